@@ -18,7 +18,6 @@ from quantkit.data.sources import load_data
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
 from quantkit.evaluation.network import Network
 from quantkit.files.bundles import is_bundle
-from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.kinds import of_kind
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.dataset import CalibrationData
@@ -178,7 +177,7 @@ def _samples(network: Network, data: CalibrationData) -> Samples:
 def export_onnx(
     network: Evaluated,
     path: Union[str, Path],
-    opset: int = DEFAULT_OPSET,
+    opset: Optional[int] = None,
     reduce_range: ReduceRange = "none",
     lstm: LstmForm = "qdq",
 ) -> None:
@@ -187,7 +186,7 @@ def export_onnx(
     Args:
         network: a bundle's directory, a QuantizedModel, a Model, or anything that ``load_model`` takes.
         path: where to.
-        opset: the version of ONNX's operators, 13 to 21.
+        opset: the version of ONNX's operators, 13 to 21; None for the oldest that has all of the network's.
         reduce_range: which weights of an INT8 network have fewer than 8 bits, so that sums do not overflow on
             processors without VNNI. ``none``; ``auto``: those of the channels where sums can overflow, by as little as
             it takes; ``all``: all weights, 7 bits.

@@ -14,7 +14,7 @@ from quantkit.bundle.manifest import Settings
 from quantkit.bundle.read import read_bundle
 from quantkit.errors import UserError
 from quantkit.files.files import writing
-from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, onnx_model
+from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.handed_states import with_state_inputs
 from quantkit.lowering.onnx_lstm import LstmForm
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
+def export_onnx(model: Model, path: Path, opset: Optional[int] = None) -> None:
     """Write the FP32 network as it was loaded, unfused, with an open batch size.
 
     As far as they are known, the file's metadata hold the origin of the network and its weights and, as JSON, the
@@ -48,7 +48,7 @@ def int8_onnx(
     model: Model,
     network: QuantizedGraph,
     settings: Optional[Settings],
-    opset: int = DEFAULT_OPSET,
+    opset: Optional[int] = None,
     reduce_range: ReduceRange = "none",
     lstm: LstmForm = "qdq",
 ) -> bytes:
@@ -58,7 +58,7 @@ def int8_onnx(
         model: the network that was quantized, for its input and its provenance.
         network: the quantized network.
         settings: how it was quantized, for the file's metadata; None if that is not known.
-        opset: the version of ONNX's operators, 13 to 21.
+        opset: the version of ONNX's operators, 13 to 21; None for the oldest that has all of the network's.
         reduce_range: which weights get fewer than 8 bits; see ``quantization.reduced_range``.
         lstm: the form of INT8 LSTM layers; see ``lowering.onnx_lstm``.
 
@@ -72,7 +72,7 @@ def int8_onnx(
 def export_int8_onnx(
     bundle: Union[Bundle, str, Path],
     path: Path,
-    opset: int = DEFAULT_OPSET,
+    opset: Optional[int] = None,
     reduce_range: ReduceRange = "none",
     lstm: LstmForm = "qdq",
 ) -> QuantizationPlan:
@@ -105,7 +105,7 @@ def check_int8_bundle(bundle: Bundle) -> None:
         raise UserError(f"{bundle.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
 
 
-def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> QuantizationPlan:
+def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: Optional[int] = None) -> QuantizationPlan:
     """Write a bundle's network in FP32: its fused operators, with the bundle's weights.
 
     The weights of an INT8 bundle are those that the algorithms adapted to rounding.
@@ -125,7 +125,7 @@ def _fused_onnx(
     model: Model,
     settings: Optional[Settings],
     network: QuantizedGraph,
-    opset: int,
+    opset: Optional[int],
     reduce_range: ReduceRange = "none",
     lstm: LstmForm = "qdq",
 ) -> ModelProto:

@@ -17,7 +17,6 @@ from quantkit.evaluation.agreement import Agreement
 from quantkit.evaluation.compare import compare
 from quantkit.extras import require
 from quantkit.files.files import writing
-from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.kinds import of_kind
@@ -112,14 +111,14 @@ class QuantizedModel:
         """
         check_formats(formats)
         forms: tuple[LstmForm, ...] = ("qdq", "dynamic") if self.network.int8_lstms else ("qdq",)
-        onnx = {form: self._onnx(DEFAULT_OPSET, lstm=form) for form in forms if ONNX in formats}
+        onnx = {form: self._onnx(lstm=form) for form in forms if ONNX in formats}
         quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement)
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
     def to_onnx(
         self,
         path: Union[str, Path],
-        opset: int = DEFAULT_OPSET,
+        opset: Optional[int] = None,
         reduce_range: ReduceRange = "none",
         lstm: LstmForm = "qdq",
     ) -> None:
@@ -127,7 +126,7 @@ class QuantizedModel:
 
         Args:
             path: the file to write.
-            opset: the version of ONNX's operators, 13 to 21.
+            opset: the version of ONNX's operators, 13 to 21; None for the oldest that has all of the network's.
             reduce_range: which weights have fewer than 8 bits; see ``export_onnx``.
             lstm: the form of INT8 LSTM layers; see ``export_onnx``.
 
@@ -140,7 +139,7 @@ class QuantizedModel:
         with writing(Path(path)) as file:
             file.write(content)
 
-    def _onnx(self, opset: int, reduce_range: ReduceRange = "none", lstm: LstmForm = "qdq") -> bytes:
+    def _onnx(self, opset: Optional[int] = None, reduce_range: ReduceRange = "none", lstm: LstmForm = "qdq") -> bytes:
         return int8_onnx(self.source.model, self.network, self.settings, opset, reduce_range, lstm)
 
 

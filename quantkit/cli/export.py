@@ -43,7 +43,12 @@ _LSTM = {
     help="fp32: without quantization. Of an INT8 bundle, the fused network with the weights that were adapted to "
     "INT8.  [default: that of SOURCE]",
 )
-@click.option("--opset", type=int, metavar="N", help="The version of ONNX's operators, 13 to 21.  [default: 13]")
+@click.option(
+    "--opset",
+    type=int,
+    metavar="N",
+    help="The version of ONNX's operators, 13 to 21.  [default: the oldest that has all of the network's]",
+)
 @click.option(
     "--reduce-range",
     type=click.Choice(["none", "auto", "all"]),
@@ -85,10 +90,9 @@ def export(
     fused one, is written in FP32. The batch size is left open.
     """
     from quantkit.bundle.summary import export_summary
-    from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, check_opset
+    from quantkit.formats.onnx.writing.model import check_opset, written_opset
 
-    chosen = DEFAULT_OPSET if opset is None else opset
-    check_opset(chosen)
+    check_opset(opset)
     out = out or Path(f"{Path(source).name if is_bundle(source) else network_name(source)}.onnx")
     check_file_target(out, force)
     plan: Optional[QuantizationPlan] = None
@@ -98,7 +102,7 @@ def export(
         _check_integers(precision, reduce_range, lstm)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
-            plan = _export_bundle(terminal, bundle, out, precision, chosen, reduce_range, lstm)
+            plan = _export_bundle(terminal, bundle, out, precision, opset, reduce_range, lstm)
     else:
         if precision == "int8":
             raise UserError(f"{source} is an FP32 network; quantize it first: quantkit quantize {source}")
@@ -110,8 +114,9 @@ def export(
         model = load(terminal, source, loading, preprocessing)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
-            export_onnx(model, out, chosen)
-    result = {"source": source, "format": form, **export_summary(out, precision, chosen, reduce_range, plan, lstm)}
+            export_onnx(model, out, opset)
+    summary = export_summary(out, precision, written_opset(out), reduce_range, plan, lstm)
+    result = {"source": source, "format": form, **summary}
     terminal.show(result, *_tables(result))
 
 
@@ -133,7 +138,7 @@ def _check_integers(precision: str, reduce_range: str, lstm: str) -> None:
 
 
 def _export_bundle(
-    terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str, lstm: str
+    terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: Optional[int], reduce_range: str, lstm: str
 ) -> QuantizationPlan:
     from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
     from quantkit.quantization.ptq_config import NO_ALGORITHMS

@@ -12,8 +12,10 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.data.resizing import Size
 from quantkit.evaluation.measure import Score, score
 from quantkit.models.model import Model
+from quantkit.tasks.box_agreement import BoxAgreement, box_agreement, found_again
 from quantkit.tasks.choose import judged_task, stated_task
-from quantkit.tasks.detection import Detection
+from quantkit.tasks.detection import CONFIDENT, Detection
+from quantkit.tasks.detections import above
 from quantkit.tasks.task import Task
 
 
@@ -31,16 +33,24 @@ class TaskAgreement:
     input_size: Size
     unordered: bool = False
     _compared: list[Any] = field(default_factory=list)
+    _boxes: list[np.ndarray] = field(default_factory=list)
 
     def add(self, reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> None:
         """Add both networks' outputs for a batch."""
         for wanted, seen in zip(self.task.decode(reference), self.task.decode(other), strict=True):
             self._compared.append(self.task.compare(self.task.as_truth(wanted, self.input_size), seen))
+            if isinstance(self.task, Detection):
+                self._boxes.append(found_again(above(wanted, CONFIDENT), seen))
 
     @property
     def scores(self) -> tuple[Score, ...]:
         """The scores over all images added, of which there must be at least one."""
         return tuple(map(score, self.task.agreement(self._compared)))
+
+    @property
+    def boxes(self) -> Optional[BoxAgreement]:
+        """How the reference's confident detections lie in the other network; None where there are none."""
+        return box_agreement(self._boxes) if self._boxes else None
 
 
 def agreement_of(model: Model) -> Optional[TaskAgreement]:

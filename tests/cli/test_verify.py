@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.api import quantize
 from quantkit.bundle import Bundle, open_bundle
 from quantkit.errors import EngineMissing
 from quantkit.files.files import sha256_of
+from quantkit.quantization.config import QuantizationConfig
 from tests.cli.conftest import Run
 from tests.requirements import package, requires
 
@@ -86,6 +89,29 @@ def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altere
     assert "its ONNX file is NOT" in human.stdout
     assert "onnxruntime against MXNet, layer by layer" in human.stdout.splitlines()
     assert "alone" in human.stdout.split("its ONNX file is NOT")[0].splitlines()[-3]
+
+
+@pytest.fixture(scope="module")
+def detector(int8_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of the small SSD that ships."""
+    network = quantize("digits_ssd", "scenes:train", QuantizationConfig(num_samples=4, preset="none"))
+    return network.save(tmp_path_factory.mktemp("detector") / "digits_ssd")
+
+
+def test_detectors_are_compared_box_by_box(run: Run, detector: Path) -> None:
+    requires("onnxruntime")
+    options = ("verify", detector, "--engine", "onnxruntime", "--data", "scenes:test", "--num-samples", 12)
+    result = run(*options)
+    assert result.exit_code == 0, result.stderr
+    assert re.search(
+        r"outputs mAP of agreement [\d.]+ % \[.* \(95 % is needed\) on 12 images, \d+ of \d+ detections found, mean "
+        r"overlap 0\.9\d\d \(0\.9 is needed\), edges at most [\d.]+ pixels and scores at most [\d.]+ away ok",
+        " ".join(result.stdout.split()),
+    ), result.stdout
+    (engine,) = document_of(run(*options, "--json"))["engines"]
+    boxes = engine["images"]["boxes"]
+    assert 12 < boxes["found"] <= boxes["detections"]
+    assert boxes["overlap"] > 0.95 and 0 < boxes["edges"] < 5 and 0 < boxes["scores"] < 0.2
 
 
 def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,20 +142,25 @@ def decoded(**attrs: Any) -> Build:
     return build
 
 
-def suppressed(**attrs: Any) -> Build:
-    """Of 126 boxes for each image, of three classes, with scores of both signs."""
+def suppressed(numbers: str = "whole", lists: int = 1, **attrs: Any) -> Build:
+    """Of 126 boxes for each image, of three classes, with scores of both signs.
+
+    The numbers of the classes are whole, fractions, or whole ones of both signs. Boxes are one list, or several.
+    """
 
     def build(b: Builder) -> Tensor:
-        rows = b.op("Reshape", "rows", DATA, shape=(0, -1, 6))
+        rows = b.op("Reshape", "rows", DATA, shape=(0, -1, 6) if lists == 1 else (0, lists, -1, 6))
 
         def columns(begin: int, end: int) -> Tensor:
-            return b.op("slice_axis", f"from{begin}", rows, axis=2, begin=begin, end=end)
+            return b.op("slice_axis", f"from{begin}", rows, axis=-1, begin=begin, end=end)
 
-        ids = b.op("floor", "ids", b.op("clip", "classes", b.op("abs", "positive", columns(0, 1)), a_min=0, a_max=2))
+        ids = columns(0, 1) if numbers == "signed" else b.op("abs", "positive", columns(0, 1))
+        ids = b.op("clip", "classes", ids, a_min=-2, a_max=2)
+        ids = ids if numbers == "fractions" else b.op("floor", "ids", ids)
         first = b.op("_mul_scalar", "first", columns(2, 4), scalar=3.0)
         size = b.op("_plus_scalar", "size", b.op("abs", "extent", columns(4, 6)), scalar=2.0)
         parts = (ids, columns(1, 2), first, b.op("broadcast_add", "last", first, size))
-        boxes = b.op("Concat", "boxes", *parts, num_args=4, dim=2)
+        boxes = b.op("Concat", "boxes", *parts, num_args=4, dim=-1)
         given = {"id_index": 0, "overlap_thresh": 0.2, "valid_thresh": 0.01, **attrs}
         return b.op("_contrib_box_nms", "one", boxes, **given)
 
@@ -176,9 +181,30 @@ def by_index(b: Builder) -> Tensor:
     return b.op("gather_nd", "one", flat, where)
 
 
-def by_size(b: Builder) -> Tensor:
-    sizes = b.op("Cast", "sizes", b.op("shape_array", "shape", DATA), dtype="float32")
-    return b.op("broadcast_mul", "one", DATA, b.op("slice_axis", "width", sizes, axis=0, begin=3, end=4))
+def by_order(b: Builder) -> Tensor:
+    """As in Mask R-CNN: of each image the largest values, by an order of all."""
+    flat = b.op("Reshape", "flat", DATA, shape=(0, -1))
+    best = b.op("slice_axis", "best", b.op("argsort", "order", flat, axis=1, is_ascend=False), axis=1, begin=0, end=5)
+    numbers = b.op("_contrib_arange_like", "numbers", best, axis=0)
+    images = b.op("tile", "images", b.op("expand_dims", "column", numbers, axis=1), reps=(1, 5))
+    return b.op("gather_nd", "one", flat, b.op("stack", "where", images, best, num_args=2, axis=0))
+
+
+def by_size(reshaped: bool) -> Build:
+    def build(b: Builder) -> Tensor:
+        sizes = b.op("Cast", "sizes", b.op("shape_array", "shape", DATA), dtype="float32")
+        width = b.op("slice_axis", "width", sizes, axis=0, begin=3, end=4)
+        width = b.op("Reshape", "turned", width, shape=(1, 1, 1)) if reshaped else width
+        return b.op("broadcast_mul", "one", DATA, width)
+
+    return build
+
+
+def in_one_row(b: Builder) -> Tensor:
+    """As in R-CNN: regions of all images, after each other and apart again."""
+    rows = b.op("Reshape", "rows", DATA, shape=(-3, 0, 0))
+    squares = b.op("square", "squares", b.op("Reshape", "flat", rows, shape=(0, -1)))
+    return b.op("Reshape", "one", squares, shape=(-4, -1, 6, 0))
 
 
 _RELATIONS = ("equal", "greater", "greater_equal", "lesser", "lesser_equal")
@@ -238,6 +264,7 @@ CASES: dict[str, Build] = {
     "_rdiv_scalar": one("_rdiv_scalar", "exp", scalar=1.5),
     "_power_scalar": one("_power_scalar", "exp", scalar=1.5),
     **{op: one(op) for op in ("relu", "sigmoid", "tanh", "softsign", "abs", "negative", "erf", "square", "_copy")},
+    "binary logarithm": one("log2", "exp"),
     "log and sqrt": lambda b: b.op("log", "one", b.op("sqrt", "root", b.op("exp", "exp", DATA))),
     **{f"_{kind}": one(f"_{kind}", "data", "exp") for kind in _RELATIONS},
     **{f"_{kind}_scalar": one(f"_{kind}_scalar", scalar=0.25) for kind in _RELATIONS},
@@ -246,11 +273,19 @@ CASES: dict[str, Build] = {
         "where", "one", b.op("_greater_scalar", "truth", DATA, scalar=0.5), DATA, b.op("exp", "exp", DATA)
     ),
     "largest values": one("topk", k=3, ret_typ="value"),
+    "order": one("argsort"),
+    "order along an axis, the largest first": one("argsort", axis=1, is_ascend=False),
+    "numbers along an axis": lambda b: b.op(
+        "broadcast_mul", "one", DATA, b.op("_contrib_arange_like", "numbers", DATA, axis=3)
+    ),
     "places of the largest": one("topk", k=3, axis=1),
     "largest and their places": largest_of_both,
     "values by index": by_index,
+    "values by order": by_order,
     "stack": one("stack", "data", "exp", num_args=2, axis=2),
-    "numbers of a size": by_size,
+    "numbers of a size": by_size(reshaped=False),
+    "numbers of a size in another shape": by_size(reshaped=True),
+    "images in one row": in_one_row,
     "numbers": rows_of_numbers,
     "constants cut to size": cut_like,
     **{
@@ -270,6 +305,13 @@ CASES: dict[str, Build] = {
     "suppression across classes": suppressed(force_suppress=True),
     "suppression without classes": suppressed(id_index=-1),
     "suppression of the best": suppressed(topk=20),
+    "suppression with a background": suppressed("signed"),
+    "suppression with a background among the classes": suppressed(background_id=1),
+    "suppression across classes with a background": suppressed("signed", force_suppress=True, background_id=0),
+    "suppression by parts of numbers": suppressed("fractions"),
+    "suppression of none": suppressed(overlap_thresh=2.0),
+    "suppression in several lists": suppressed(lists=3),
+    "suppression of the best of each list": suppressed(lists=3, topk=15, id_index=-1),
     "flatten": one("Flatten"),
     **{
         f"reshape {codes}": one("Reshape", shape=codes)

@@ -39,6 +39,16 @@ def test_detections_agree_where_boxes_lie_on_each_other(engine: None) -> None:
     assert agreed(pixel_detector(), pixel_detector(2.5), batches).scores[0].value == 0.0
 
 
+def test_confident_boxes_are_found_again(engine: None) -> None:
+    weak = ((0.0, 6.0, 3.0, 12.0), 0.49, 0)
+    boxes = agreed(pixel_detector(), pixel_detector(0.5), [np.stack([pixels(CAT, weak), pixels(DOG)])]).boxes
+    assert boxes is not None and (boxes.detections, boxes.found) == (2, 2)
+    # Of 18 and of 24 pixels.
+    shared = [13.75 / (2 * 18 - 13.75), 19.25 / (2 * 24 - 19.25)]
+    assert (boxes.overlap, boxes.edges, boxes.scores) == (pytest.approx(np.mean(shared)), pytest.approx(0.5), 0.0)
+    assert agreed(pixel_detector(), pixel_detector(), [pixels(weak)[None]]).boxes is None
+
+
 def test_maps_agree_pixel_by_pixel(engine: None) -> None:
     model = replace(DETECTOR, graph=colour_segmenter(6), input_shape=(3, 6, 6), task="segmentation")
     compared = agreement_of(model)
@@ -47,6 +57,7 @@ def test_maps_agree_pixel_by_pixel(engine: None) -> None:
     image[:, 0, :3] = 1
     compared.add(run(model.graph, {"data": image}), run(colour_segmenter(6, 2.0), {"data": image}))
     # Of red and nothing, half of the pixels each, all are nothing.
+    assert compared.boxes is None
     named = [(each.name, each.value) for each in compared.scores]
     assert named == [("mIoU of agreement", 0.25), ("pixel accuracy of agreement", 0.5)]
 

@@ -39,7 +39,8 @@ def detections_and_masks(block: Any, F: Any, x: Any) -> Any:  # noqa: N803
     ids, scores, boxes = (F.gather_nd(each, where) for each in (ids, scores, boxes))
     regions = _regions(block, F, maps, boxes)
     top = regions if block.top_features is None else block.top_features(regions)
-    masks = F.reshape(block.mask(top), shape=(-3, 0, 0, 0))
+    # GluonCV's own head takes all regions for those of one image.
+    masks = block.mask.mask(F.relu(block.mask.deconv(top)))
     classes = F.reshape(F.clip(ids, 0, block.num_class - 1), shape=(-1,))
     own = F.gather_nd(masks, F.stack(F.contrib.arange_like(classes, axis=0), classes, axis=0))
     return ids, scores, boxes, F.sigmoid(F.reshape(own, shape=(-4, -1, number, 0, 0)))

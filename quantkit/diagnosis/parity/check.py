@@ -28,6 +28,7 @@ from quantkit.diagnosis.parity.precision import PrecisionParity, precision_parit
 from quantkit.ir.handed_states import zeros_of
 from quantkit.progress import Progress, silent
 from quantkit.tasks.agreement import TaskAgreement, agreement_for
+from quantkit.units import counted
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,14 @@ def _task_agreement(bundle: Bundle) -> Optional[TaskAgreement]:
 
 
 def _outputs_text(parity: OutputParity) -> str:
-    images = "1 image" if parity.images == 1 else f"{parity.images} images"
-    same = f"same top-1 as MXNet for {parity.same} of {images}" if parity.same is not None else f"{images}"
+    images = counted(parity.images, "image")
+    same = images if parity.same is None else f"same top-1 as MXNet for {parity.same} of {images}"
     if parity.score is not None and parity.score.value is not None:
         same = f"{parity.score.text} ({100 * parity.demand.score:.4g} % is needed) on {images}"
+    if parity.boxes is not None:
+        same += f", {parity.boxes.text(parity.demand.overlap)}"
+    if parity.judged_by_score:
+        return same
     return (
         f"cosine {parity.cosine:.5f} ({parity.demand.cosine:.5g} is needed), {same}, "
         f"at most {parity.steps:.2g} steps of 8 bits away"

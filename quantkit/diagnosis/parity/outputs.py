@@ -17,6 +17,7 @@ from quantkit.evaluation.measure import Score
 from quantkit.extras import using
 from quantkit.ir.graph import Graph
 from quantkit.tasks.agreement import TaskAgreement
+from quantkit.tasks.box_agreement import BoxAgreement
 
 STEPS = 127
 """Steps of 8 bits from 0 to an output's largest value."""
@@ -35,6 +36,12 @@ MOST_CHANGED = 0.05
 LEAST_SCORE = 0.95
 """The score of a task that the predictions of the other engine need, or that of INT8 with FP32 if it is lower."""
 
+MEAN_OVERLAP = 0.9
+"""The mean overlap that the boxes of the other engine need with those of MXNet.
+
+mAP takes boxes for the same from an overlap of one half on: alone it would pass boxes that are decoded wrongly.
+"""
+
 SIGNIFICANCE = 0.01
 """The check fails if a count of changed images at least as large is less probable than this at the allowed share.
 
@@ -46,12 +53,13 @@ With ``MOST_CHANGED``, 1 changed image never fails; of 4 images it takes 3, of 3
 class Demand:
     """What an engine's outputs must keep: the mean cosine, and the top-1 of all images but a share ``changed``.
 
-    Of a task it is the ``score`` of its predictions against MXNet's.
+    Of a task it is the ``score`` of its predictions against MXNet's, and of boxes the mean ``overlap``, too.
     """
 
     cosine: float = LEAST_COSINE
     changed: float = MOST_CHANGED
     score: float = LEAST_SCORE
+    overlap: float = MEAN_OVERLAP
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class OutputParity:
     ``same`` is the number of images with the same top-1, None if the outputs are not class scores. ``cosine`` is the
     lowest mean cosine of any output. ``steps`` is the largest deviation of any output, in 127ths of the image's largest
     value of that output. ``score`` is that of the task, None without one; ``unordered`` says that outputs are lists of
-    predictions, whose order may differ.
+    predictions, whose order may differ. ``boxes`` is how MXNet's detections lie in the engine, None where it has none.
     """
 
     images: int
@@ -71,13 +79,19 @@ class OutputParity:
     demand: Demand = Demand()
     score: Optional[Score] = None
     unordered: bool = False
+    boxes: Optional[BoxAgreement] = None
+
+    @property
+    def judged_by_score(self) -> bool:
+        """Whether outputs are lists of predictions that the score of the task tells more of than their values."""
+        return self.unordered and self.score is not None and self.score.high is not None
 
     @property
     def ok(self) -> bool:
         """Whether the engine computes the same network.
 
         By cosine, and by top-1 or the score of the task as far as the images can tell; where there is a score, lists of
-        predictions need no cosine.
+        predictions need no cosine. Boxes need an overlap as well.
         """
         with using("benchmark", "tests of outputs"):
             from scipy.stats import binom
@@ -85,8 +99,13 @@ class OutputParity:
         changed = 0 if self.same is None else self.images - self.same
         likelihood = float(binom.sf(changed - 1, self.images, self.demand.changed))
         most = None if self.score is None else self.score.high
-        alike = self.cosine >= self.demand.cosine or (self.unordered and most is not None)
-        return alike and likelihood >= SIGNIFICANCE and (most is None or most >= self.demand.score)
+        overlap = None if self.boxes is None else self.boxes.overlap
+        return (
+            (self.cosine >= self.demand.cosine or self.judged_by_score)
+            and likelihood >= SIGNIFICANCE
+            and (most is None or most >= self.demand.score)
+            and (overlap is None or overlap >= self.demand.overlap)
+        )
 
 
 def output_parity(
@@ -154,7 +173,8 @@ def parity_of(
     cosine = min(total / count for total, count in zip(totals, rows))
     first = None if task is None else task.scores[0]
     unordered = task is not None and task.unordered
-    return OutputParity(images, same if class_scores else None, cosine, steps, demand, first, unordered)
+    boxes = None if task is None else task.boxes
+    return OutputParity(images, same if class_scores else None, cosine, steps, demand, first, unordered, boxes)
 
 
 def largest_steps(expected: np.ndarray, actual: np.ndarray) -> float:

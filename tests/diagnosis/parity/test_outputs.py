@@ -10,6 +10,7 @@ from quantkit.diagnosis.parity.outputs import Demand, OutputParity, output_parit
 from quantkit.errors import EngineError
 from quantkit.evaluation.measure import Score
 from quantkit.tasks.agreement import agreement_for
+from quantkit.tasks.box_agreement import BoxAgreement
 from tests.networks import images, residual_v1
 
 
@@ -115,6 +116,7 @@ DETECTED = [np.array([[[0], [1]]], np.float32), np.array([[[0.9], [0.8]]], np.fl
 def test_detections_may_come_in_another_order_but_not_lie_elsewhere() -> None:
     turned = detections_of([each[:, ::-1].copy() for each in DETECTED])
     assert turned.cosine < 0.9 and turned.score is not None and turned.score.value == 1.0 and turned.ok
+    assert turned.boxes == BoxAgreement(2, 2, 1.0, 0.0, 0.0)
     assert not detections_of([*DETECTED[:2], BOXES + np.float32(6)]).ok
     # Nothing that one could see: the values decide.
     nothing = [np.full_like(DETECTED[0], -1), np.full_like(DETECTED[1], -1), BOXES]
@@ -122,6 +124,14 @@ def test_detections_may_come_in_another_order_but_not_lie_elsewhere() -> None:
     assert parity_of([(nothing, nothing)], False, Demand(), task).ok
     task = agreement_for("detection", [(2, 1), (2, 1), (2, 4)], (3, 20, 20), "net")
     assert not parity_of([(nothing, [*nothing[:2], BOXES[:, ::-1].copy()])], False, Demand(), task).ok
+
+
+def test_boxes_that_are_decoded_wrongly_fail_whatever_their_score() -> None:
+    shifted = detections_of([*DETECTED[:2], BOXES + np.float32(1)])
+    assert shifted.score is not None and shifted.score.value == 1.0
+    assert shifted.boxes is not None and shifted.boxes.overlap == pytest.approx(49 / 79) and not shifted.ok
+    near = detections_of([*DETECTED[:2], BOXES + np.float32(0.2)])
+    assert near.boxes is not None and near.boxes.edges == pytest.approx(0.2, rel=1e-5) and near.ok
 
 
 def test_maps_need_their_score_and_their_values() -> None:

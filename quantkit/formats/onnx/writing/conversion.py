@@ -16,14 +16,14 @@ from quantkit.ir.operators import integers
 
 WRITTEN_OPERATORS = frozenset([
     "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
-    "ConvTranspose", "Cos", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp", "Expand",
-    "Flatten", "Floor", "GRU", "Gather", "GatherND", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater",
-    "GreaterOrEqual", "HardSigmoid", "Identity", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
-    "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg",
-    "NonMaxSuppression", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Reciprocal", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "ScatterND", "Selu", "Shape", "Sigmoid", "Sin", "Slice",
-    "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile",
-    "TopK", "Transpose", "Unsqueeze", "Where",
+    "ConvTranspose", "Cos", "CumSum", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp",
+    "Expand", "Flatten", "Floor", "GRU", "Gather", "GatherND", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater",
+    "GreaterOrEqual", "GridSample", "HardSigmoid", "Identity", "InstanceNormalization", "LRN", "LSTM",
+    "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min",
+    "Mul", "Neg", "NonMaxSuppression", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Range", "Reciprocal",
+    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "ScatterND", "Selu", "Shape",
+    "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub",
+    "Sum", "Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where",
 ])  # fmt: skip
 """The operators that converters may write, and bundles may hold."""
 
@@ -77,9 +77,11 @@ class Conversion:
 
     @cached_property
     def batched(self) -> frozenset[str]:
-        """The inputs, and the nodes whose values depend on theirs, not on the sizes of single images alone."""
+        """The inputs, and the nodes whose values depend on theirs, not on sizes alone."""
         names = set(self.graph.inputs)
         for node in self.graph.nodes:
+            if node.op == "shape_array":
+                continue
             cut = integers(node, "axes") if node.op == "slice_like" else ()
             read = node.inputs[:1] if cut and 0 not in cut else node.inputs
             if any(tensor.node in names for tensor in read):
@@ -138,6 +140,17 @@ Converter = Callable[[Conversion, Node], None]
 def name_of(tensor: Tensor) -> str:
     """The ONNX name of a tensor of the graph."""
     return tensor.node if tensor.index == 0 else f"{tensor.node}_output{tensor.index}"
+
+
+class OpsetTooOld(ModelError):
+    """A node has an ONNX form in newer opsets only, from ``opset`` on."""
+
+    def __init__(self, node: Node, what: str, opset: int) -> None:
+        super().__init__(
+            f"node {node.name!r} ({node.op}) cannot be written as ONNX: {what} from opset {opset} on only "
+            f"(--opset {opset}); end the network before it, or replace it by operators that ONNX has"
+        )
+        self.opset = opset
 
 
 def refused(node: Node, what: str) -> ModelError:

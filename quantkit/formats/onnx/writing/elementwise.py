@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import log
 
 from quantkit.formats.onnx.writing.conversion import Attribute, Conversion, Converter, refused
 from quantkit.ir.graph import Node
@@ -84,6 +85,11 @@ def _rounding(conversion: Conversion, node: Node) -> None:
     _same(node.op, conversion, node, **axis)
 
 
+def _binary_logarithm(conversion: Conversion, node: Node) -> None:
+    natural = conversion.step(node, "natural", "Log", conversion.read(node.inputs[0]))
+    conversion.finish(node, "Div", natural, conversion.floats(node, "of_two", log(2.0)))
+
+
 def _square(conversion: Conversion, node: Node) -> None:
     data = conversion.read(node.inputs[0])
     conversion.finish(node, "Mul", data, data)
@@ -137,6 +143,7 @@ ELEMENTWISE: Mapping[str, Converter] = {
     "clip": _clip,
     "Dropout": _dropout,
     "square": _square,
+    "log2": _binary_logarithm,
     "hard_sigmoid": _hard_sigmoid,
     QUANTIZE: _rounding,
     DEQUANTIZE: _rounding,

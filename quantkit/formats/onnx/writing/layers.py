@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from quantkit.formats.onnx.writing.conversion import Attribute, Conversion, Converter, refused
+from quantkit.formats.onnx.writing.conversion import Attribute, Conversion, Converter, OpsetTooOld, refused
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import flag, integer, integers, number
 
@@ -156,9 +156,7 @@ def _pooling(conversion: Conversion, node: Node) -> None:
         conversion.finish(node, "MaxPool", data, **attributes)
         return
     if attributes["ceil_mode"] and conversion.opset < 19:
-        raise refused(
-            node, "averages over windows that overhang the border are defined from opset 19 on only (--opset 19)"
-        )
+        raise OpsetTooOld(node, "averages over windows that overhang the border are defined", 19)
     included = int(flag(node, "count_include_pad", True))
     conversion.finish(node, "AveragePool", data, **attributes, count_include_pad=included)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from quantkit.formats.onnx.writing.conversion import END, FLOAT, Conversion, Converter, Operator, name_of, refused
 from quantkit.ir.graph import Node, Tensor
-from quantkit.ir.operators import flag, integer, integers, number
+from quantkit.ir.operators import DEQUANTIZE, flag, integer, integers, number
 
 # From these opsets on, the axes of a reduction are an input instead of an attribute.
 _AXES_AS_INPUT = {"ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18, "ReduceSum": 13}
@@ -23,8 +23,8 @@ def _flatten(conversion: Conversion, node: Node) -> None:
 def _reshape(conversion: Conversion, node: Node) -> None:
     """Of MXNet's shape codes only the first, for the batch, matters where that is first; the other extents are known.
 
-    In sequences the batch may be any axis. The codes 0 and -1 mean the same in ONNX. What does not depend on images,
-    such as anchors, has no batch.
+    The regions of all images may be one axis (-3), which is split again (-4). In sequences the batch may be any axis.
+    The codes 0 and -1 mean the same in ONNX. What does not depend on images, such as anchors, has no batch.
     """
     codes = integers(node, "shape")
     if node.name not in conversion.batched:
@@ -33,13 +33,26 @@ def _reshape(conversion: Conversion, node: Node) -> None:
         return
     if _reads_sequences(conversion, node) and not flag(node, "reverse") and -1 <= min(codes, default=-2) <= 0:
         target = conversion.integers(node, "shape", codes)
-        conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), target)
+        conversion.finish(node, "Reshape", _with_own_scales(conversion, node), target)
         return
-    if flag(node, "reverse") or codes[:1] not in ((0,), (-1,), (-2,)):
+    first = 0 if codes[:1] in ((0,), (-2,)) else -1
+    if flag(node, "reverse") or (first and codes[:1] not in ((-1,), (-3,)) and codes[:2] != (-4, -1)):
         raise refused(node, f"shape={codes}, which does not keep the batch as its first axis")
-    first = -1 if codes[0] == -1 else 0
     target = conversion.integers(node, "shape", (first, *conversion.shape(node.output)[1:]))
-    conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), target)
+    conversion.finish(node, "Reshape", _with_own_scales(conversion, node), target)
+
+
+def _with_own_scales(conversion: Conversion, node: Node) -> str:
+    """What a reshape reads; after an INT8 dense layer as an operator's result of its own.
+
+    OpenVINO would have the channels' scales behind the reshape, for another axis.
+    """
+    data, layer = conversion.read(node.inputs[0]), conversion.graph.producer(node.inputs[0])
+    weight = conversion.graph.producer(layer.inputs[1]) if layer is not None and layer.op == "FullyConnected" else None
+    if weight is None or weight.op != DEQUANTIZE:
+        return data
+    largest = conversion.floats(node, "largest", float(np.finfo(np.float32).max))
+    return conversion.step(node, "scaled", "Min", data, largest)
 
 
 def _reads_sequences(conversion: Conversion, node: Node) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
 from quantkit.errors import ModelError, UserError
 from quantkit.extras import using
-from quantkit.formats.onnx.writing.conversion import Conversion, Operator, Shape, name_of
+from quantkit.formats.onnx.writing.conversion import Conversion, Operator, OpsetTooOld, Shape, name_of
 from quantkit.formats.onnx.writing.detection import DETECTION
 from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
 from quantkit.formats.onnx.writing.int8_lstm import INT8_LSTM
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT, **SELECTION, **DETECTION, **RECURRENT, **INT8_LSTM}
 
 OPSETS = range(13, 22)
-DEFAULT_OPSET = 13
 
 _BATCH = "N"
 
@@ -38,7 +38,7 @@ _MOST_BYTES = 2**31 - 1
 def onnx_model(
     graph: Graph,
     shapes: Mapping[Tensor, Shape],
-    opset: int = DEFAULT_OPSET,
+    opset: Optional[int] = None,
     metadata: Mapping[str, str] | None = None,
 ) -> ModelProto:
     """The network as an ONNX model, checked by ONNX's checker; nodes, inputs and outputs keep their names.
@@ -47,7 +47,7 @@ def onnx_model(
         graph: an unfused FP32 network, or one in QDQ form (see ``lowering.qdq``). Its inputs and outputs have the
             batch as their first axis, which the model leaves open. An input that only embeddings read becomes int64.
         shapes: of all its tensors, for a batch of one.
-        opset: the version of ONNX's operators, 13 to 21.
+        opset: the version of ONNX's operators, 13 to 21; None for the oldest that has all of the network's.
         metadata: for the model's metadata entries.
 
     Raises:
@@ -56,6 +56,24 @@ def onnx_model(
     """
     check_opset(opset)
     graph = with_flat_parameters(graph)
+    conversion = _in_oldest(graph, shapes) if opset is None else _converted(graph, shapes, opset)
+    size = sum(value.nbytes for value in conversion.constants.values())
+    if size > _MOST_BYTES:
+        raise ModelError(f"the network's {size} bytes of parameters do not fit in one ONNX file, which holds 2 GB")
+    return _checked(conversion, metadata or {})
+
+
+def _in_oldest(graph: Graph, shapes: Mapping[Tensor, Shape]) -> Conversion:
+    """The network in the oldest opset that has all of its operators."""
+    opset = OPSETS[0]
+    while True:
+        try:
+            return _converted(graph, shapes, opset)
+        except OpsetTooOld as error:
+            opset = error.opset
+
+
+def _converted(graph: Graph, shapes: Mapping[Tensor, Shape], opset: int) -> Conversion:
     conversion = Conversion(graph, shapes, opset)
     for node in graph.nodes:
         if node.op not in CONVERTERS:
@@ -64,20 +82,30 @@ def onnx_model(
                 "end the network before it, or add a converter to quantkit/formats/onnx/writing"
             )
         CONVERTERS[node.op](conversion, node)
-    size = sum(value.nbytes for value in conversion.constants.values())
-    if size > _MOST_BYTES:
-        raise ModelError(f"the network's {size} bytes of parameters do not fit in one ONNX file, which holds 2 GB")
-    return _checked(conversion, metadata or {})
+    return conversion
 
 
-def check_opset(opset: int) -> None:
+def check_opset(opset: Optional[int]) -> None:
     """Reject opsets that quantkit does not write.
 
     Raises:
         UserError: the opset is not one of ``OPSETS``.
     """
+    if opset is None:
+        return
     if isinstance(opset, bool) or not isinstance(opset, Integral) or opset not in OPSETS:
         raise UserError(f"ONNX opset {opset!r} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
+
+
+def written_opset(path: Path) -> int:
+    """The version of ONNX's operators in a file that ``onnx_model`` made.
+
+    Raises:
+        UserError: the package ``onnx`` is not installed.
+    """
+    with using("onnx", "ONNX files"):
+        from onnx import load
+    return next(int(each.version) for each in load(path).opset_import if not each.domain)
 
 
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:

@@ -69,6 +69,20 @@ def _arange(conversion: Conversion, node: Node) -> None:
     conversion.finish(node, "Identity", conversion.constant(node, "values", values))
 
 
+def _arange_like(conversion: Conversion, node: Node) -> None:
+    """As many numbers as another tensor has values along an axis."""
+    usual = {"start": 0.0, "step": 1.0, "repeat": 1.0}
+    if node.attrs.get("axis", "None") == "None" or any(
+        number(node, name, value) != value for name, value in usual.items()
+    ):
+        raise refused(node, "numbers other than 0, 1, 2, ... along one axis")
+    extents = conversion.step(node, "extents", "Shape", conversion.read(node.inputs[0]))
+    ends = {"first": 0, "axis": integer(node, "axis", 0), "next": 1}
+    first, axis, following = (conversion.constant(node, name, np.array(value)) for name, value in ends.items())
+    count = conversion.step(node, "count", "Gather", extents, axis, axis=0)
+    conversion.finish(node, "Cast", conversion.step(node, "numbers", "Range", first, count, following), to=FLOAT)
+
+
 def _tile(conversion: Conversion, node: Node) -> None:
     repeats, rank = integers(node, "reps"), len(conversion.shape(node.inputs[0]))
     data = conversion.read(node.inputs[0])
@@ -119,6 +133,19 @@ def _top_k(conversion: Conversion, node: Node) -> None:
         conversion.add(Operator("Cast", index, (order,), (index,), {"to": FLOAT}))
 
 
+def _arg_sort(conversion: Conversion, node: Node) -> None:
+    """Of equal values the first comes first in both."""
+    shape = conversion.shape(node.inputs[0])
+    axis = None if node.attrs.get("axis") == "None" else integer(node, "axis", -1) % len(shape)
+    if not axis or node.attrs.get("dtype", "float32") != "float32":
+        raise refused(node, "other than indices as float32, or an order of all images of a batch")
+    values, order = (conversion.names.take(f"{node.name}_{part}") for part in ("values", "order"))
+    inputs = (conversion.read(node.inputs[0]), conversion.integers(node, "count", (shape[axis],)))
+    largest = int(not flag(node, "is_ascend", True))
+    conversion.add(Operator("TopK", values, inputs, (values, order), {"axis": axis, "largest": largest}))
+    conversion.finish(node, "Cast", order, to=FLOAT)
+
+
 def _stack(conversion: Conversion, node: Node) -> None:
     axis = integer(node, "axis", 0)
     axes = conversion.integers(node, "axes", (axis,))
@@ -147,11 +174,13 @@ SELECTION: Mapping[str, Converter] = {
     "where": _where,
     "slice_like": _slice_like,
     "_arange": _arange,
+    "_contrib_arange_like": _arange_like,
     "tile": _tile,
     "repeat": _repeat,
     "Cast": _cast,
     "shape_array": _shape_array,
     "topk": _top_k,
+    "argsort": _arg_sort,
     "stack": _stack,
     "gather_nd": _gather_nd,
 }

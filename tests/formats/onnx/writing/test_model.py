@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def data_of(shape: tuple[int, ...], count: int = 3) -> np.ndarray:
     return np.random.default_rng(4).normal(size=(count, *shape)).astype(np.float32)
 
 
-def written(graph: Graph, shape: tuple[int, ...], opset: int = 13, **metadata: str) -> Any:
+def written(graph: Graph, shape: tuple[int, ...], opset: Optional[int] = 13, **metadata: str) -> Any:
     return onnx_model(graph, infer_shapes(graph, {"data": (1, *shape)}), opset, metadata)
 
 
@@ -100,6 +100,35 @@ def test_averages_that_overhang_need_opset_19(included: bool) -> None:
         match=r": averages over windows that overhang the border are defined from opset 19 on only \(--opset 19\); end",
     ):
         written(graph, SHAPE, 18)
+
+
+def sampled(b: Builder) -> Graph:
+    """A map at places inside of it, across its border and far outside."""
+    places = b.op("tanh", "inside", b.op("slice_axis", "two", DATA, axis=1, begin=0, end=2))
+    places = b.op("_mul_scalar", "places", places, scalar=1.3)
+    return b.graph(b.op("BilinearSampler", "one", DATA, b.op("slice_axis", "some", places, axis=3, begin=0, end=5)))
+
+
+@pytest.mark.parametrize("opset", [16, 19, 20, 21])
+def test_maps_are_sampled_at_places_from_opset_16_on(opset: int) -> None:
+    graph = sampled(Builder())
+    assert_same(graph, SHAPE, opset)
+    with pytest.raises(
+        ModelError, match=r": maps are sampled at given places from opset 16 on only \(--opset 16\); end the network"
+    ):
+        written(graph, SHAPE, 15)
+
+
+def test_without_a_given_opset_the_oldest_that_suffices_is_written() -> None:
+    average, square = Builder(), Builder()
+    graphs = {
+        13: square.graph(one("square")(square)),
+        16: sampled(Builder()),
+        19: average.graph(pooled(pool_type="avg", pooling_convention="full", pad=(1, 1))(average)).pruned(),
+    }
+    assert {opset: written(graph, SHAPE, None).opset_import[0].version for opset, graph in graphs.items()} == {
+        opset: opset for opset in graphs
+    }
 
 
 def test_names_batch_and_metadata() -> None:
@@ -176,5 +205,6 @@ def test_every_converter_is_tested() -> None:
     for build in CASES.values():
         build(b)
     # Roundings are no operators of MXNet, and sequences no images: test_qdq, test_recurrent and test_onnx_lstm.
-    others = {QUANTIZE, DEQUANTIZE, *RECURRENT, *INT8_LSTM}
+    # Sampling needs a newer opset than the others.
+    others = {QUANTIZE, DEQUANTIZE, *RECURRENT, *INT8_LSTM, "BilinearSampler"}
     assert converters(node.op for node in b.nodes) == converters(CONVERTERS.keys() - others)

@@ -38,7 +38,11 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "random activation": (one("LeakyReLU", act_type="rrelu"), "the activation 'rrelu'"),
     "dropout at inference": (one("Dropout", mode="always"), "it drops values at inference too"),
     "reshaped batch": (
-        one("Reshape", shape=(-3, 0, 0)), "shape=(-3, 0, 0), which does not keep the batch as its first axis"
+        one("Reshape", shape=(-4, 1, -1, -2)),
+        "shape=(-4, 1, -1, -2), which does not keep the batch as its first axis",
+    ),
+    "batch behind others": (
+        one("Reshape", shape=(6, -1)), "shape=(6, -1), which does not keep the batch as its first axis"
     ),
     "codes from the end": (
         one("Reshape", shape=(0, -1), reverse=True), "shape=(0, -1), which does not keep the batch as its first axis"
@@ -88,8 +92,22 @@ REFUSED: dict[str, tuple[Build, str]] = {
     ),
     "repeated images": (one("repeat", repeats=2, axis=0), "it repeats the images of a batch, or names no axis"),
     "boxes by their centres": (
-        one("_contrib_box_nms", in_format="center"),
-        "other suppression than of corners in rows of images, with no class for the background",
+        one("_contrib_box_nms", in_format="center"), "other suppression than of corners in rows of images"
+    ),
+    "boxes of any score": (one("_contrib_box_nms", valid_thresh=-1), "scores or overlaps below zero"),
+    "boxes without overlap": (one("_contrib_box_nms", overlap_thresh=-1), "scores or overlaps below zero"),
+    "numbers without an axis": (one("_contrib_arange_like"), "numbers other than 0, 1, 2, ... along one axis"),
+    "numbers from one on": (
+        one("_contrib_arange_like", axis=1, start=1), "numbers other than 0, 1, 2, ... along one axis"
+    ),
+    "order of images": (
+        one("argsort", axis=0), "other than indices as float32, or an order of all images of a batch"
+    ),
+    "order of all": (
+        one("argsort", axis=None), "other than indices as float32, or an order of all images of a batch"
+    ),
+    "order as whole numbers": (
+        one("argsort", dtype="int32"), "other than indices as float32, or an order of all images of a batch"
     ),
 }  # fmt: skip
 
