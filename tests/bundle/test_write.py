@@ -16,6 +16,7 @@ import pytest
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
+from quantkit.bundle.manifest import State, version_for
 from quantkit.bundle.network import network_in
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
@@ -164,6 +165,8 @@ def test_the_task_is_kept(engine: None, tmp_path: Path) -> None:
         bundle = read_bundle(written)
         assert (bundle.manifest.task, bundle.model.task, bundle.manifest.version) == (kept, kept, version)
         assert read_card(written / "card.toml").task == task
+    state = State("state", "next", (1, 8))
+    assert [version_for((state,), task) for task in (None, "pose", "language")] == [7, 8, 9]
 
 
 def test_the_corners_of_boxes_are_kept(engine: None, tmp_path: Path) -> None:
