@@ -22,8 +22,9 @@ from quantkit.data.preprocess import apply
 from quantkit.data.voc_classes import VOC_CLASSES
 from quantkit.errors import ModelError
 from quantkit.models import names as module
+from quantkit.models.card import Card
 from quantkit.models.families import FAMILIES, family_of, fp32_name
-from quantkit.models.load import load_model
+from quantkit.models.load import load_model, locate
 from quantkit.models.names import built, zoo_card
 
 
@@ -196,7 +197,7 @@ def test_classes_of_a_detector_without_a_data_set(name: str) -> None:
     assert "classes" not in dict(family.options_at("yolo3_darknet53_voc", (3, 416, 416), ("a", "b")))
 
 
-@pytest.mark.parametrize("name", ["mobilenet1.0", "simple_pose_resnet18_v1b"])
+@pytest.mark.parametrize("name", ["resnet50_v1", "simple_pose_resnet18_v1b"])
 def test_int8_networks_of_gluoncv_stand_for_those_that_quantkit_quantizes(no_downloads: None, name: str) -> None:
     """One of them has a card that ships, the other has none."""
     model, itself = (load_model(each, weights="random", quiet=True) for each in (f"{name}_int8", name))
@@ -204,6 +205,8 @@ def test_int8_networks_of_gluoncv_stand_for_those_that_quantkit_quantizes(no_dow
     assert model.graph.names == itself.graph.names
     assert model.notes == (f"{name}_int8 is GluonCV's own INT8 network; quantkit quantizes {name}",)
     assert itself.notes == ()
+    stands, card = locate(f"{name}_int8"), locate(name)
+    assert isinstance(stands, Card) and replace(stands, notes=()) == card
 
 
 def test_every_int8_network_of_gluoncv_has_one_that_is_quantized(engine: None) -> None:
