@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import click
 
-from quantkit.cli.option_groups import Loading
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_target
 from quantkit.cli.terminal import Terminal
@@ -105,7 +105,8 @@ def analyze(
         usual = "random" if manifest.source.weights == "random" else "pretrained"
         states: StatesKind = "inputs" if manifest.states else "zero"
         loading = Loading(weights or usual, manifest.input.shape, layout, states)
-        fp32 = load(terminal, reference or manifest.source.network, loading)
+        own = Preprocessing(fit=opened.preprocess.fit if opened.preprocess else None)
+        fp32 = load(terminal, reference or manifest.source.network, loading, own)
     analysis = analyzed(opened, data, fp32, num_samples, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):

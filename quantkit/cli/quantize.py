@@ -128,7 +128,7 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)
-    _report(terminal, model, loading, quantized, out, timing)
+    _report(terminal, model, loading, preprocessing.fit, quantized, out, timing)
     mixed = quantized.network.mixed
     if mixed is not None and not mixed.met:
         context.exit(GOAL_MISSED)
@@ -145,7 +145,15 @@ def _begun(terminal: Terminal) -> Callable[[Journal], None]:
     return begun
 
 
-def _report(terminal: Terminal, model: str, loading: Loading, quantized: Quantized, out: Path, timing: Timing) -> None:
+def _report(
+    terminal: Terminal,
+    model: str,
+    loading: Loading,
+    fit: Optional[str],
+    quantized: Quantized,
+    out: Path,
+    timing: Timing,
+) -> None:
     from quantkit.bundle.summary import measured_kernels, quantize_summary
     from quantkit.cli.mixed import mixed_tables
     from quantkit.cli.summary import quantize_tables
@@ -162,7 +170,7 @@ def _report(terminal: Terminal, model: str, loading: Loading, quantized: Quantiz
     if search is None and network.mixed is not None:
         result["goal"] = asdict(network.mixed)
     noun = sample_noun(network.source.model.input_shape)
-    tables = quantize_tables(result, network.agreement, model, loading, noun)
+    tables = quantize_tables(result, network.agreement, model, loading, fit, noun)
     if search is not None:
         result["search"] = search_summary(search)
         tables[2:2] = mixed_tables(result["search"], noun)

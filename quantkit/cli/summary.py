@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def quantize_tables(
-    result: Summary, agreement: Optional[Agreement], model: str, loading: Loading, noun: SampleNoun
+    result: Summary,
+    agreement: Optional[Agreement],
+    model: str,
+    loading: Loading,
+    fit: Optional[str],
+    noun: SampleNoun,
 ) -> list[RenderableType]:
     """Print ``summary.quantize_summary`` in words, and suggest the next commands.
 
@@ -30,6 +35,7 @@ def quantize_tables(
         agreement: the agreement with FP32; None if it was not measured.
         model: the network as given on the command line.
         loading: how it was loaded, as given on the command line.
+        fit: what was given as --fit.
         noun: what a sample of its input is called.
     """
     from rich.text import Text
@@ -63,7 +69,7 @@ def quantize_tables(
     if result["weights"]["kind"] == "file" and loading.weights != "auto":
         fp32 += f" --weights {shlex.quote(loading.weights)}"
     next_steps = (
-        f"  quantkit evaluate {bundle} --data {noun.upper()}S {fp32}{_form(loading)}\n"
+        f"  quantkit evaluate {bundle} --data {noun.upper()}S {fp32}{_form(loading, fit)}\n"
         f"  quantkit analyze {bundle} --data {noun.upper()}S {fp32}{_layout(loading)}\n"
         f"  quantkit explain {bundle}"
     )
@@ -76,10 +82,11 @@ def quantize_tables(
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
 
 
-def _form(loading: Loading) -> str:
+def _form(loading: Loading, fit: Optional[str]) -> str:
     """The options that say what the network reads, which a checkpoint does not say by itself."""
     shape = "" if loading.input_shape is None else f" --input-shape {','.join(map(str, loading.input_shape))}"
-    return shape + _layout(loading) + ("" if loading.states == "zero" else f" --states {loading.states}")
+    fitted = "" if fit is None else f" --fit {fit}"
+    return shape + fitted + _layout(loading) + ("" if loading.states == "zero" else f" --states {loading.states}")
 
 
 def _layout(loading: Loading) -> str:

@@ -91,6 +91,14 @@ def test_a_network_whose_card_crops_reads_what_is_no_square(run: Run, int8_engin
     done = run("quantize", "cifar_resnet20_v1", *common, "--fit", "stretch")
     assert done.exit_code == 0, done.stderr
     assert "images: stretched to the input, / 255, mean 0.4914" in done.stderr
+    (next_step,) = (line for line in done.stdout.splitlines() if "quantkit evaluate" in line)
+    assert next_step.endswith("--reference cifar_resnet20_v1 --input-shape 3,32,64 --fit stretch")
+    reference = ["--reference", "cifar_resnet20_v1", "--weights", "random"]
+    form = ["--input-shape", "3,32,64", "--fit", "stretch"]
+    compared = run("evaluate", "b", "--data", photographs, *reference, *form)
+    assert compared.exit_code == 0, compared.stderr
+    analyzed = run("analyze", "b", "--data", photographs, "--num-samples", 1, *reference)
+    assert analyzed.exit_code == 0, analyzed.stderr
 
 
 @pytest.mark.parametrize("verb", ["export", "feed"])

@@ -54,7 +54,12 @@ def fused_reference(
         states: StatesKind = "inputs" if bundle.manifest.states else "zero"
         try:
             model = load_model(
-                spec, weights=weights, input_shape=bundle.manifest.input.shape, states=states, quiet=True
+                spec,
+                weights=weights,
+                input_shape=bundle.manifest.input.shape,
+                states=states,
+                preprocess=bundle.preprocess,
+                quiet=True,
             )
         except (ModelError, WeightsUnavailable) as error:
             if reference is not None:
