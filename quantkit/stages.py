@@ -117,9 +117,10 @@ def run_stages(
     network, search = ranged.quantized(speed.plan, evaluation_data, searching)
     proof = prove_speed(network, speed, config.speed_batch)
     if proof.returned_in_vain:
-        speed = replace(speed, plan=decided, returned={})
-        network, search = ranged.quantized(decided, evaluation_data, searching)
-        proof = prove_speed(network, speed, config.speed_batch)
+        whole, whole_search = ranged.quantized(decided, evaluation_data, searching)
+        whole_proof = prove_speed(whole, replace(speed, plan=decided, returned={}), config.speed_batch)
+        if whole_proof.faster or not proof.faster:
+            network, search, proof = whole, whole_search, whole_proof
     if not proof.faster:
         network, search = ranged.in_fp32(all_in_fp32(network.network, proof), proof, network.mixed), None
     return Quantized(with_proof(network, proof, config.search_minutes), calibration, search)

@@ -37,6 +37,8 @@ def stages(out: Path) -> None:
     assert_type(quantized.agreement, Optional[quantkit.Agreement])
     assert_type(quantized.mixed, Optional[quantkit.MixedPrecision])
     assert_type(quantized.speed, Optional[quantkit.SpeedProof])
+    latency: quantkit.Latency = quantkit.measure_latency(quantized)
+    assert_type(latency.ratio, quantkit.MedianInterval)
     assert_type(quantized.settings, quantkit.Settings)
     in_int8: list[quantkit.Node] = [node for node in quantized.network.graph.nodes if quantized.plan.is_int8(node)]
     print(len(in_int8))

@@ -19,7 +19,8 @@ class Latency:
     """How long a run of a network takes, and how fast INT8 is beside FP32.
 
     Attributes:
-        milliseconds: median latencies in ms: ``fp32``, ``fp32_fused``, and ``int8`` where it has INT8 layers.
+        milliseconds: median latencies in ms: ``fp32``, ``fp32_fused``, and ``int8``, the network as it was quantized;
+            where a network is proven not to be faster in INT8, a proof has the first two alone.
         reference: the form of FP32 that INT8 is compared with: that over which it gains less.
         ratio: how many times as fast as the reference INT8 is; from the same runs.
     """

@@ -9,7 +9,7 @@ from typing import Optional
 
 from quantkit.report.page.document import Part, Section
 from quantkit.report.page.table import Table
-from quantkit.report.study.summary import Row, Study, key_of
+from quantkit.report.study.summary import Row, Study, cost_of_million, key_of
 from quantkit.report.study.words import listed, marked, number
 
 _P99 = 2
@@ -67,13 +67,11 @@ def offers(studies: Sequence[Study], latency_bound: Optional[float] = None) -> t
         latency_bound: a p99 in ms that served cells have to keep as well as their own bound.
     """
     names = host_names(studies)
+    named = [(study, names[str(study.run.host["id"])]) for study in studies]
     return tuple(
         offer
-        for study in studies
-        for offer in (
-            *(_timed(row, study, names[str(study.run.host["id"])]) for row in study.rows),
-            *_served(study, names[str(study.run.host["id"])], latency_bound),
-        )
+        for study, host in named
+        for offer in (*(_timed(row, study, host) for row in study.rows), *_served(study, host, latency_bound))
     )
 
 
@@ -93,10 +91,9 @@ def _served(study: Study, host: str, latency_bound: Optional[float]) -> Iterator
         if kept:
             trial = max(kept, key=lambda each: each.rate)
             speed = trial.rate * cell.batch
-            cost = None if study.price is None else study.price / (speed * 3600) * 1e6
             yield Offer(
                 host, cell.network, cell.contestant.name, cell.batch, cell.scenario, len(cell.placements), speed,
-                trial.p99, cost, study.doubtful(*key_of(cell)), study.price is not None,
+                trial.p99, cost_of_million(study.price, speed), study.doubtful(*key_of(cell)), study.price is not None,
             )  # fmt: skip
 
 

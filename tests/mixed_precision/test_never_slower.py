@@ -197,6 +197,29 @@ def test_layers_return_to_int8_where_the_whole_is_faster_with_them(
     assert int8_names(network.source.fused.graph, network.plan) == all_layers(digits_fused)
 
 
+def test_what_was_proven_stays_where_int8_throughout_is_not_proven_again(
+    machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the network with returned layers, INT8 throughout is faster than it; alone, slower than FP32."""
+    timed = machine(0.25, slow="stage2")
+
+    def changing(networks: Mapping[str, Graph], image: np.ndarray, seconds: float, lead: int) -> dict[str, np.ndarray]:
+        if "fp32" in networks:
+            timed.slow = "nothing" if "int8" in networks else ""
+        return timed.latencies_in_turns(networks, image, seconds, lead)
+
+    monkeypatch.setattr(never_slower, "latencies_in_turns", changing)
+    made = quantized().network
+    assert made.speed.faster and made.speed.returned
+    assert made.speed.all_int8.low > made.speed.ratio.high
+    assert not any(made.plan.decisions[name].is_int8 for name in made.speed.returned)
+    # Six bindings for each proof.
+    assert [networks for networks, _, _ in timed.asked[-12:]] == [
+        *[frozenset({"fp32", "fp32_fused", "all_int8", "int8"})] * 6,
+        *[frozenset({"fp32", "fp32_fused", "all_int8"})] * 6,
+    ]
+
+
 @pytest.mark.parametrize("unlucky", [0, 1])
 def test_int8_has_to_be_faster_however_the_networks_are_bound(
     machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, unlucky: int

@@ -171,6 +171,13 @@ def test_a_closer_bound_takes_the_highest_rate_that_keeps_it(served_runs: tuple[
     assert part.verdicts == ("Nothing measured keeps a p99 of 0.00100 ms for net.",)
 
 
+def test_a_served_request_has_as_many_items_as_its_batch() -> None:
+    cell = replace(served("net", INT8, 100.0), batch=4)
+    run = replace(results(("net",), (4,), (NATIVE, INT8), scenario="server"), cells=(cell,))
+    (offer,) = offers(summarize([run], [3.6]))
+    assert (offer.throughput, offer.cost) == (400.0, pytest.approx(2.5))
+
+
 def test_a_network_that_nothing_serves_within_its_bound_is_named() -> None:
     run = replace(results(("net",), (1,), (NATIVE,), scenario="server"), cells=(served("net", NATIVE, 0.0),))
     (part, *_) = make_report([run], None, across_hosts=True).document.parts

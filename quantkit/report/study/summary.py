@@ -112,6 +112,11 @@ class Study:
         return tuple(each for each in self.run.left_out if (each.network, each.batch, each.contestant) not in known)
 
 
+def cost_of_million(price: Optional[float], speed: float) -> Optional[float]:
+    """What a million items cost at a machine's price for an hour and a speed in items per second."""
+    return None if price is None else price / (speed * 3600) * 1e6
+
+
 def random_weights(networks: Sequence[Network]) -> str:
     """``net has random weights`` or ``All 8 networks have random weights``; empty if none has."""
     random = [network.name for network in networks if network.weights == "random"]
@@ -239,7 +244,7 @@ def _row(
         published={
             metric: published[key_of(cell), metric] for metric in METRICS if (key_of(cell), metric) in published
         },
-        cost=price / (speed * 3600) * 1e6 if price is not None and cell.scenario == "throughput" else None,
+        cost=cost_of_million(price, speed) if cell.scenario == "throughput" else None,
         warnings=warnings(cell),
     )
 

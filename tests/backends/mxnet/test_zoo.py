@@ -13,7 +13,7 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.traceable import traceable_blocks
 from quantkit.backends.mxnet.zoo import ZooNetwork, zoo_names, zoo_network, zoo_source
 from quantkit.errors import ModelError
-from quantkit.models.families import family_of
+from quantkit.models.families import family_of, fp32_name
 from quantkit.models.load import load_model
 from quantkit.models.names import built
 
@@ -76,7 +76,7 @@ def test_classes_are_named_after_the_data_set(
 
 
 def test_every_segmentation_and_action_network_has_names(engine: None) -> None:
-    tasks = {name: family.task for name in zoo_names() if (family := family_of(name)) and not family.obstacle}
+    tasks = {name: family.task for name in zoo_names() if (family := family_of(name)) and not fp32_name(name)}
     named = {name for name in tasks if data_set_classes(name)}
     wanted = {name for name, task in tasks.items() if task in ("segmentation", "action")}
     assert len(wanted) > 70 and {name for name in wanted - named if not name.endswith("_custom")} == set()
