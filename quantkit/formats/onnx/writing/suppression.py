@@ -73,13 +73,14 @@ def _valid_scores(conversion: Conversion, node: Node, rows: str, none: str) -> s
 
 def _kept(conversion: Conversion, node: Node, rows: str, ranks: str, none: str, count: int) -> str:
     """Whether non-maximum suppression keeps each box: (images, boxes)."""
-    begin = integer(node, "coord_start", 2)
     overlap = np.nextafter(np.float32(number(node, "overlap_thresh", 0.5)), np.float32(1))
+    # OpenVINO takes what follows 0 for 0, and no overlap for as much.
+    overlap = np.maximum(overlap, np.finfo(np.float32).tiny)
     chosen = conversion.step(
         node,
         "chosen",
         "NonMaxSuppression",
-        columns_of(conversion, node, "boxes", rows, begin, begin + 4),
+        _corners(conversion, node, rows),
         _by_class(conversion, node, rows, ranks, none),
         conversion.integers(node, "count", (count,)),
         # ONNX's evaluator reads no scalars here.
@@ -97,6 +98,18 @@ def _kept(conversion: Conversion, node: Node, rows: str, ranks: str, none: str, 
     unmarked = conversion.step(node, "unmarked", "Mul", ranks, nothing)
     marked = conversion.step(node, "marked", "ScatterND", unmarked, places, marks)
     return conversion.step(node, "kept", "Greater", marked, nothing)
+
+
+def _corners(conversion: Conversion, node: Node, rows: str) -> str:
+    """The corners of the boxes: (images, boxes, 4).
+
+    Where a second corner lies before the first, MXNet has no area, and ONNX would have the corners exchanged.
+    """
+    begin = integer(node, "coord_start", 2)
+    first = columns_of(conversion, node, "corner", rows, begin, begin + 2)
+    second = columns_of(conversion, node, "opposite", rows, begin + 2, begin + 4)
+    beyond = conversion.step(node, "beyond", "Max", first, second)
+    return conversion.step(node, "boxes", "Concat", first, beyond, axis=-1)
 
 
 def _by_class(conversion: Conversion, node: Node, rows: str, ranks: str, none: str) -> str:

@@ -72,6 +72,24 @@ def test_an_overlap_of_exactly_the_threshold_is_not_too_much(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_with_a_threshold_of_zero_boxes_apart_stay(name: str) -> None:
+    corners = [[0, 0, 10, 10], [20, 20, 30, 30], [9, 9, 19, 19]]
+    rows = np.array([[[0, 0.9 - 0.1 * place, *box] for place, box in enumerate(corners)]], np.float32)
+    assert assert_same(name, rows, overlap_thresh=0) == 2
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    "corners",
+    [[10, 0, 0, 10], [0, 10, 10, 0], [10, 10, 0, 0], [5, 0, 5, 10], [0, 5, 10, 5], [5, 5, 5, 5]],
+    ids=["left of its beginning", "above its beginning", "both", "no width", "no height", "a point"],
+)
+def test_boxes_without_area_suppress_none(name: str, corners: list[int]) -> None:
+    rows = np.array([[[0, score, *corners] for score in (0.9, 0.8)] + [[0, 0.7, 0, 0, 10, 10]]], np.float32)
+    assert assert_same(name, rows) == 3
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_values_that_are_no_classes_take_no_more_memory(name: str) -> None:
     rows = boxes(60)
     rows[0, 0, 0], rows[1, 0, 0] = 1e30, -1e30
