@@ -61,7 +61,8 @@ def _valid_scores(conversion: Conversion, node: Node, rows: str, none: str) -> s
     """The scores of all boxes; -1 of those that are too small, or of the background."""
     scores = column_of(conversion, node, "scores", rows, integer(node, "score_index", 1))
     least = conversion.floats(node, "least", number(node, "valid_thresh", 0.0))
-    high = conversion.step(node, "high", "Greater", scores, least)
+    # In OpenVINO a score that is no number is greater than any, but none is less than it.
+    high = conversion.step(node, "high", "Less", least, scores)
     scores = conversion.step(node, "high_scores", "Where", high, scores, none)
     if (column := integer(node, "id_index", -1)) < 0:
         return scores

@@ -90,6 +90,14 @@ def test_boxes_without_area_suppress_none(name: str, corners: list[int]) -> None
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_a_score_that_is_no_number_is_no_box(name: str) -> None:
+    """MXNet finds it not above the least score; OpenVINO finds it greater than any number."""
+    rows = boxes(60)
+    rows[0, ::7, 1] = np.nan
+    assert_same(name, rows)
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_values_that_are_no_classes_take_no_more_memory(name: str) -> None:
     rows = boxes(60)
     rows[0, 0, 0], rows[1, 0, 0] = 1e30, -1e30
