@@ -16,11 +16,10 @@ from quantkit.ir.operators import flag, integer, number
 _NONE = -1.0
 """What MXNet writes in place of suppressed boxes."""
 
-# Bounds memory where a network puts out values that are no classes.
-_MOST_CLASSES = 10_000
-
 # OpenVINO has integers of 32 bits only.
 _LARGEST_KEY = 2**31 - 1
+
+_LARGEST_CLASS = 2**30
 
 
 def box_nms(conversion: Conversion, node: Node) -> None:
@@ -130,14 +129,12 @@ def _by_class(conversion: Conversion, node: Node, rows: str, ranks: str, none: s
     ids = conversion.step(node, "ids_of_boxes", "Where", ranked, ids, zero)
     ids = conversion.step(node, "whole_ids", "Cast", ids, to=INT64)
     ends = (
-        conversion.constant(node, f"{name}_class", np.array(sign * _MOST_CLASSES))
+        conversion.constant(node, f"{name}_class", np.array(sign * _LARGEST_CLASS))
         for name, sign in (("least", -1), ("most", 1))
     )
     ids = conversion.step(node, "classes", "Clip", ids, *ends)
-    one = conversion.constant(node, "one", np.array(1))
-    first = conversion.step(node, "first_class", "ReduceMin", ids, keepdims=0)
-    last = conversion.step(node, "last_class", "ReduceMax", ids, keepdims=0)
-    every = conversion.step(node, "every", "Range", first, conversion.step(node, "end", "Add", last, one), one)
+    # Those that occur, however far apart their numbers are.
+    every = conversion.step(node, "every", "Unique", ids)
     ids = conversion.step(node, "of_boxes", "Unsqueeze", ids, axis)
     own = conversion.step(node, "own", "Equal", ids, conversion.step(node, "of_classes", "Unsqueeze", every, axis))
     return conversion.step(node, "by_class", "Where", own, of_all, none)

@@ -98,7 +98,27 @@ def test_a_score_that_is_no_number_is_no_box(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_large_numbers_of_classes_are_told_apart(name: str) -> None:
+    rows = np.array(
+        [[[number, 0.9, 0, 0, 10, 10] for number in (20_000, 20_001, -20_000, -20_001, 20_000)]], np.float32
+    )
+    assert assert_same(name, rows) == 4
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_values_that_are_no_classes_take_no_more_memory(name: str) -> None:
     rows = boxes(60)
     rows[0, 0, 0], rows[1, 0, 0] = 1e30, -1e30
     assert_same(name, rows)
+
+
+def test_classes_are_as_many_as_occur() -> None:
+    """Numbers far apart have none between them."""
+    b = Builder()
+    graph = b.graph(b.op("_contrib_box_nms", "nms", DATA, id_index=0))
+    model = onnx_model(graph, infer_shapes(graph, {"data": (1, 60, 6)}))
+    model.graph.output.append(onnx.helper.make_empty_tensor_value_info("nms_by_class"))
+    rows = boxes(60)
+    rows[0, 0, 0] = 9_000
+    _, by_class = onnx.reference.ReferenceEvaluator(model).run(None, {"data": rows})
+    assert by_class.shape == (2, 4, 60)
