@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
@@ -95,17 +94,6 @@ def check_opset(opset: Optional[int]) -> None:
         return
     if isinstance(opset, bool) or not isinstance(opset, Integral) or opset not in OPSETS:
         raise UserError(f"ONNX opset {opset!r} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
-
-
-def written_opset(path: Path) -> int:
-    """The version of ONNX's operators in a file that ``onnx_model`` made.
-
-    Raises:
-        UserError: the package ``onnx`` is not installed.
-    """
-    with using("onnx", "ONNX files"):
-        from onnx import load
-    return next(int(each.version) for each in load(path).opset_import if not each.domain)
 
 
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
