@@ -10,7 +10,7 @@ import numpy as np
 
 from quantkit.errors import ModelError, UserError
 from quantkit.extras import using
-from quantkit.formats.onnx.writing.conversion import Conversion, Operator, OpsetTooOld, Shape, name_of
+from quantkit.formats.onnx.writing.conversion import Conversion, Operator, OpsetTooOld, Shape, name_of, refused
 from quantkit.formats.onnx.writing.detection import DETECTION
 from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
 from quantkit.formats.onnx.writing.int8_lstm import INT8_LSTM
@@ -81,6 +81,10 @@ def _converted(graph: Graph, shapes: Mapping[Tensor, Shape], opset: int) -> Conv
                 "end the network before it, or add a converter to quantkit/formats/onnx/writing"
             )
         CONVERTERS[node.op](conversion, node)
+    for tensor in graph.outputs:
+        producer, first = graph.producer(tensor), shapes[tensor][0]
+        if producer is not None and first != 1:
+            raise refused(producer, f"as an output it has {first} rows for one image")
     return conversion
 
 
