@@ -83,7 +83,7 @@ class Peers:
         return folder / str(roles.get("onnx") or roles["xml"])
 
     def _results(
-        self, write: Callable[[Path], None], calibration: np.ndarray, test: np.ndarray, int8: bool
+        self, write: Callable[[Path], object], calibration: np.ndarray, test: np.ndarray, int8: bool
     ) -> Iterator[PeerResult]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

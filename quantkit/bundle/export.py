@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
@@ -28,7 +28,20 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def export_onnx(model: Model, path: Path, opset: Optional[int] = None) -> None:
+@dataclass(frozen=True)
+class Exported:
+    """What an ONNX file that was written holds.
+
+    Attributes:
+        opset: the version of ONNX's operators.
+        plan: what the network's fused operators became; None for a network as it was loaded.
+    """
+
+    opset: int
+    plan: Optional[QuantizationPlan] = None
+
+
+def export_onnx(model: Model, path: Path, opset: Optional[int] = None) -> Exported:
     """Write the FP32 network as it was loaded, unfused, with an open batch size.
 
     As far as they are known, the file's metadata hold the origin of the network and its weights and, as JSON, the
@@ -41,7 +54,8 @@ def export_onnx(model: Model, path: Path, opset: Optional[int] = None) -> None:
         QuantkitError: the file cannot be written.
     """
     shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
-    _write(onnx_model(with_state_inputs(model.graph, model.states), shapes, opset, _metadata(model)), path)
+    written = onnx_model(with_state_inputs(model.graph, model.states), shapes, opset, _metadata(model))
+    return Exported(_write(written, path))
 
 
 def int8_onnx(
@@ -75,11 +89,8 @@ def export_int8_onnx(
     opset: Optional[int] = None,
     reduce_range: ReduceRange = "none",
     lstm: LstmForm = "qdq",
-) -> QuantizationPlan:
+) -> Exported:
     """Write a bundle's INT8 network as an ONNX file; see ``int8_onnx``.
-
-    Returns:
-        The plan of the network: what its fused operators became.
 
     Raises:
         BundleError: the bundle is damaged.
@@ -91,8 +102,8 @@ def export_int8_onnx(
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
     check_int8_bundle(opened)
     network = opened.network
-    _write(_fused_onnx(opened.model, opened.manifest.settings, network, opset, reduce_range, lstm), path)
-    return network.plan
+    written = _fused_onnx(opened.model, opened.manifest.settings, network, opset, reduce_range, lstm)
+    return Exported(_write(written, path), network.plan)
 
 
 def check_int8_bundle(bundle: Bundle) -> None:
@@ -105,7 +116,7 @@ def check_int8_bundle(bundle: Bundle) -> None:
         raise UserError(f"{bundle.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
 
 
-def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: Optional[int] = None) -> QuantizationPlan:
+def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: Optional[int] = None) -> Exported:
     """Write a bundle's network in FP32: its fused operators, with the bundle's weights.
 
     The weights of an INT8 bundle are those that the algorithms adapted to rounding.
@@ -117,8 +128,7 @@ def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: Optio
     network = opened.network
     decisions = {name: replace(each, precision="fp32", reason="") for name, each in network.plan.decisions.items()}
     floats = replace(network, plan=QuantizationPlan(decisions, {}))
-    _write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset), path)
-    return floats.plan
+    return Exported(_write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset), path), floats.plan)
 
 
 def _fused_onnx(
@@ -154,6 +164,8 @@ def _metadata(model: Model) -> Mapping[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
-def _write(model: ModelProto, path: Path) -> None:
+def _write(model: ModelProto, path: Path) -> int:
+    """Returns the version of ONNX's operators."""
     with writing(path) as file:
         file.write(model.SerializeToString())
+    return next(int(each.version) for each in model.opset_import if not each.domain)

@@ -17,8 +17,8 @@ from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.bundle.bundle import Bundle
+    from quantkit.bundle.export import Exported
     from quantkit.cli.console import RenderableType
-    from quantkit.quantization.plan import QuantizationPlan
 
 _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
 _LSTM = {
@@ -90,19 +90,18 @@ def export(
     fused one, is written in FP32. The batch size is left open.
     """
     from quantkit.bundle.summary import export_summary
-    from quantkit.formats.onnx.writing.model import check_opset, written_opset
+    from quantkit.formats.onnx.writing.model import check_opset
 
     check_opset(opset)
     out = out or Path(f"{Path(source).name if is_bundle(source) else network_name(source)}.onnx")
     check_file_target(out, force)
-    plan: Optional[QuantizationPlan] = None
     if is_bundle(source):
         bundle = _opened(terminal, source, loading, preprocessing)
         precision = precision or bundle.manifest.kind
         _check_integers(precision, reduce_range, lstm)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
-            plan = _export_bundle(terminal, bundle, out, precision, opset, reduce_range, lstm)
+            written = _export_bundle(terminal, bundle, out, precision, opset, reduce_range, lstm)
     else:
         if precision == "int8":
             raise UserError(f"{source} is an FP32 network; quantize it first: quantkit quantize {source}")
@@ -114,8 +113,8 @@ def export(
         model = load(terminal, source, loading, preprocessing)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
-            export_onnx(model, out, opset)
-    summary = export_summary(out, precision, written_opset(out), reduce_range, plan, lstm)
+            written = export_onnx(model, out, opset)
+    summary = export_summary(out, precision, written.opset, reduce_range, written.plan, lstm)
     result = {"source": source, "format": form, **summary}
     terminal.show(result, *_tables(result))
 
@@ -139,7 +138,7 @@ def _check_integers(precision: str, reduce_range: str, lstm: str) -> None:
 
 def _export_bundle(
     terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: Optional[int], reduce_range: str, lstm: str
-) -> QuantizationPlan:
+) -> Exported:
     from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
     from quantkit.quantization.ptq_config import NO_ALGORITHMS
 

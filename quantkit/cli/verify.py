@@ -78,8 +78,9 @@ def verify(
     compute what MXNet does. The mean cosine of the outputs must be at least 0.998, or that of INT8 with FP32 if it is
     lower. The top-1 must be the same for 95 % of the images, or for as many as with INT8 and FP32, as far as their
     number allows a verdict: 2 of 4 and 5 of 32 may differ. Detections and maps of classes need an mAP or mIoU against
-    MXNet's of at least 95 %, and boxes a mean overlap with MXNet's of at least 0.9. No layer that should run in INT8
-    may run in FP32. Without images to compare on, and where MXNet is not installed, the stored sample is compared.
+    MXNet's of at least 95 %, or that of INT8 with FP32 if it is lower; detections then need no cosine, but boxes that
+    overlap MXNet's by 0.9 on average. No layer that should run in INT8 may run in FP32. Without images to compare on,
+    and where MXNet is not installed, the stored sample is compared.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is not a bundle: it has no manifest.json; give a folder that quantkit wrote")

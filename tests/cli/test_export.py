@@ -52,6 +52,19 @@ def test_a_bundle_becomes_an_int8_file(run: Run, bundle: str, checkpoint: Path, 
     assert np.sum(actual * expected) / np.linalg.norm(actual) / np.linalg.norm(expected) > 0.999
 
 
+def test_the_version_of_the_operators_is_told_without_reading_the_file(
+    run: Run, bundle: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    monkeypatch.delattr(onnx, "load")
+    sources = ([checkpoint, "--input-shape", SHAPE], [bundle], [bundle, "--precision", "fp32"])
+    for case, source in enumerate(sources):
+        oldest = run("export", *source, "--out", f"{case}.onnx", "--json")
+        asked = run("export", *source, "--out", f"{case}-17.onnx", "--opset", "17", "--json")
+        assert [json.loads(done.stdout)["opset"] for done in (oldest, asked)] == [13, 17]
+
+
 def test_a_bundle_in_fp32_computes_what_the_network_does(
     run: Run, bundle: str, checkpoint: Path, samples: Path
 ) -> None:

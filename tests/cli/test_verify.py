@@ -148,6 +148,15 @@ def test_the_help_says_how_many_images_are_compared(run: Run) -> None:
     assert f"[default: {IMAGES}; {REFERENCE_IMAGES} for reference]" in shown
 
 
+def test_the_help_says_what_an_engine_must_keep(run: Run) -> None:
+    from quantkit.diagnosis.parity.outputs import LEAST_COSINE, LEAST_SCORE, MEAN_OVERLAP
+
+    shown, lower = " ".join(run("verify", "--help").stdout.split()), "or that of INT8 with FP32 if it is lower"
+    assert f"must be at least {LEAST_COSINE}, {lower}" in shown
+    assert f"mAP or mIoU against MXNet's of at least {100 * LEAST_SCORE:.0f} %, {lower}; detections then" in shown
+    assert f"need no cosine, but boxes that overlap MXNet's by {MEAN_OVERLAP} on average" in shown
+
+
 @pytest.mark.parametrize("option", [("--data", "builtin"), ("--num-samples", "3"), ("--layers",)])
 def test_options_of_engines_need_one(run: Run, digits_onnx: Path, option: tuple[str, ...]) -> None:
     result = run("verify", digits_onnx, *option)

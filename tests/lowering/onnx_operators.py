@@ -190,6 +190,12 @@ def by_order(b: Builder) -> Tensor:
     return b.op("gather_nd", "one", flat, b.op("stack", "where", images, best, num_args=2, axis=0))
 
 
+def rows_of_all(b: Builder) -> Tensor:
+    """As dense layers of Gluon read sequences."""
+    rows = b.op("Reshape", "rows", DATA, shape=(-1, 14))
+    return b.op("Reshape", "one", rows, shape=(-4, -1, 54, 0))
+
+
 def by_size(reshaped: bool) -> Build:
     def build(b: Builder) -> Tensor:
         sizes = b.op("Cast", "sizes", b.op("shape_array", "shape", DATA), dtype="float32")
@@ -283,6 +289,7 @@ CASES: dict[str, Build] = {
     "values by index": by_index,
     "values by order": by_order,
     "stack": one("stack", "data", "exp", num_args=2, axis=2),
+    "rows of all images": rows_of_all,
     "numbers of a size": by_size(reshaped=False),
     "numbers of a size in another shape": by_size(reshaped=True),
     "images in one row": in_one_row,
@@ -315,7 +322,7 @@ CASES: dict[str, Build] = {
     "flatten": one("Flatten"),
     **{
         f"reshape {codes}": one("Reshape", shape=codes)
-        for codes in ((0, -1), (-1, 756), (0, 0, -3), (0, -4, 2, -1, -2), (0, 2, 3, 9, 14), (-2, 1), (-1, 14))
+        for codes in ((0, -1), (-1, 756), (0, 0, -3), (0, -4, 2, -1, -2), (0, 2, 3, 9, 14), (-2, 1))
     },
     "concat": one("Concat", "data", "exp", num_args=2, dim=2),
     "concat by default": one("Concat", "data", "exp", num_args=2),

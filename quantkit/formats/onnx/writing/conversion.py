@@ -23,7 +23,7 @@ WRITTEN_OPERATORS = frozenset([
     "Mul", "Neg", "NonMaxSuppression", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Range", "Reciprocal",
     "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "ScatterND", "Selu", "Shape",
     "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub",
-    "Sum", "Tanh", "Tile", "TopK", "Transpose", "Unsqueeze", "Where",
+    "Sum", "Tanh", "Tile", "TopK", "Transpose", "Unique", "Unsqueeze", "Where",
 ])  # fmt: skip
 """The operators that converters may write, and bundles may hold."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
 from quantkit.errors import ModelError, UserError
 from quantkit.extras import using
-from quantkit.formats.onnx.writing.conversion import Conversion, Operator, OpsetTooOld, Shape, name_of
+from quantkit.formats.onnx.writing.conversion import Conversion, Operator, OpsetTooOld, Shape, name_of, refused
 from quantkit.formats.onnx.writing.detection import DETECTION
 from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
 from quantkit.formats.onnx.writing.int8_lstm import INT8_LSTM
@@ -82,6 +81,10 @@ def _converted(graph: Graph, shapes: Mapping[Tensor, Shape], opset: int) -> Conv
                 "end the network before it, or add a converter to quantkit/formats/onnx/writing"
             )
         CONVERTERS[node.op](conversion, node)
+    for tensor in graph.outputs:
+        producer, first = graph.producer(tensor), shapes[tensor][0]
+        if producer is not None and first != 1:
+            raise refused(producer, f"as an output it has {first} rows for one image")
     return conversion
 
 
@@ -95,17 +98,6 @@ def check_opset(opset: Optional[int]) -> None:
         return
     if isinstance(opset, bool) or not isinstance(opset, Integral) or opset not in OPSETS:
         raise UserError(f"ONNX opset {opset!r} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
-
-
-def written_opset(path: Path) -> int:
-    """The version of ONNX's operators in a file that ``onnx_model`` made.
-
-    Raises:
-        UserError: the package ``onnx`` is not installed.
-    """
-    with using("onnx", "ONNX files"):
-        from onnx import load
-    return next(int(each.version) for each in load(path).opset_import if not each.domain)
 
 
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:

@@ -134,7 +134,7 @@ def _top_k(conversion: Conversion, node: Node) -> None:
 
 
 def _arg_sort(conversion: Conversion, node: Node) -> None:
-    """Of equal values the first comes first in both."""
+    """Of equal values the first comes first; in MXNet, whose sort is not stable, any of them may."""
     shape = conversion.shape(node.inputs[0])
     axis = None if node.attrs.get("axis") == "None" else integer(node, "axis", -1) % len(shape)
     if not axis or node.attrs.get("dtype", "float32") != "float32":

@@ -16,11 +16,10 @@ from quantkit.ir.operators import flag, integer, number
 _NONE = -1.0
 """What MXNet writes in place of suppressed boxes."""
 
-# Bounds memory where a network puts out values that are no classes.
-_MOST_CLASSES = 10_000
-
 # OpenVINO has integers of 32 bits only.
 _LARGEST_KEY = 2**31 - 1
+
+_LARGEST_CLASS = 2**30
 
 
 def box_nms(conversion: Conversion, node: Node) -> None:
@@ -61,7 +60,8 @@ def _valid_scores(conversion: Conversion, node: Node, rows: str, none: str) -> s
     """The scores of all boxes; -1 of those that are too small, or of the background."""
     scores = column_of(conversion, node, "scores", rows, integer(node, "score_index", 1))
     least = conversion.floats(node, "least", number(node, "valid_thresh", 0.0))
-    high = conversion.step(node, "high", "Greater", scores, least)
+    # In OpenVINO a score that is no number is greater than any, but none is less than it.
+    high = conversion.step(node, "high", "Less", least, scores)
     scores = conversion.step(node, "high_scores", "Where", high, scores, none)
     if (column := integer(node, "id_index", -1)) < 0:
         return scores
@@ -73,13 +73,14 @@ def _valid_scores(conversion: Conversion, node: Node, rows: str, none: str) -> s
 
 def _kept(conversion: Conversion, node: Node, rows: str, ranks: str, none: str, count: int) -> str:
     """Whether non-maximum suppression keeps each box: (images, boxes)."""
-    begin = integer(node, "coord_start", 2)
     overlap = np.nextafter(np.float32(number(node, "overlap_thresh", 0.5)), np.float32(1))
+    # OpenVINO takes what follows 0 for 0, and no overlap for as much.
+    overlap = np.maximum(overlap, np.finfo(np.float32).tiny)
     chosen = conversion.step(
         node,
         "chosen",
         "NonMaxSuppression",
-        columns_of(conversion, node, "boxes", rows, begin, begin + 4),
+        _corners(conversion, node, rows),
         _by_class(conversion, node, rows, ranks, none),
         conversion.integers(node, "count", (count,)),
         # ONNX's evaluator reads no scalars here.
@@ -99,6 +100,18 @@ def _kept(conversion: Conversion, node: Node, rows: str, ranks: str, none: str, 
     return conversion.step(node, "kept", "Greater", marked, nothing)
 
 
+def _corners(conversion: Conversion, node: Node, rows: str) -> str:
+    """The corners of the boxes: (images, boxes, 4).
+
+    Where a second corner lies before the first, MXNet has no area, and ONNX would have the corners exchanged.
+    """
+    begin = integer(node, "coord_start", 2)
+    first = columns_of(conversion, node, "corner", rows, begin, begin + 2)
+    second = columns_of(conversion, node, "opposite", rows, begin + 2, begin + 4)
+    beyond = conversion.step(node, "beyond", "Max", first, second)
+    return conversion.step(node, "boxes", "Concat", first, beyond, axis=-1)
+
+
 def _by_class(conversion: Conversion, node: Node, rows: str, ranks: str, none: str) -> str:
     """The ranks of the boxes of each class, -1 for those of others: (images, classes, boxes).
 
@@ -116,14 +129,12 @@ def _by_class(conversion: Conversion, node: Node, rows: str, ranks: str, none: s
     ids = conversion.step(node, "ids_of_boxes", "Where", ranked, ids, zero)
     ids = conversion.step(node, "whole_ids", "Cast", ids, to=INT64)
     ends = (
-        conversion.constant(node, f"{name}_class", np.array(sign * _MOST_CLASSES))
+        conversion.constant(node, f"{name}_class", np.array(sign * _LARGEST_CLASS))
         for name, sign in (("least", -1), ("most", 1))
     )
     ids = conversion.step(node, "classes", "Clip", ids, *ends)
-    one = conversion.constant(node, "one", np.array(1))
-    first = conversion.step(node, "first_class", "ReduceMin", ids, keepdims=0)
-    last = conversion.step(node, "last_class", "ReduceMax", ids, keepdims=0)
-    every = conversion.step(node, "every", "Range", first, conversion.step(node, "end", "Add", last, one), one)
+    # Those that occur, however far apart their numbers are.
+    every = conversion.step(node, "every", "Unique", ids)
     ids = conversion.step(node, "of_boxes", "Unsqueeze", ids, axis)
     own = conversion.step(node, "own", "Equal", ids, conversion.step(node, "of_classes", "Unsqueeze", every, axis))
     return conversion.step(node, "by_class", "Where", own, of_all, none)

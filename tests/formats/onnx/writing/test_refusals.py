@@ -137,6 +137,19 @@ def test_unknown_operators_are_refused_by_name() -> None:
     )
 
 
+def test_outputs_without_the_batch_are_refused() -> None:
+    """On the way, images and regions may be one axis."""
+    b = Builder()
+    regions = b.op("Reshape", "regions", DATA, shape=(-3, 0, 0))
+    split = b.op("Reshape", "split", regions, shape=(-4, -1, 6, 0, 0))
+    written(b.graph(split), SHAPE)
+    with pytest.raises(
+        ModelError,
+        match=r"^node 'regions' \(Reshape\) cannot be written as ONNX: as an output it has 6 rows for one image; end",
+    ):
+        written(b.graph(split, regions), SHAPE)
+
+
 def test_unknown_opsets_are_refused() -> None:
     for opset in (12, 22):
         with pytest.raises(UserError, match=f"^ONNX opset {opset} cannot be written; choose one from 13 to 21$"):

@@ -72,7 +72,55 @@ def test_an_overlap_of_exactly_the_threshold_is_not_too_much(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
+def test_with_a_threshold_of_zero_boxes_apart_stay(name: str) -> None:
+    corners = [[0, 0, 10, 10], [20, 20, 30, 30], [9, 9, 19, 19]]
+    rows = np.array([[[0, 0.9 - 0.1 * place, *box] for place, box in enumerate(corners)]], np.float32)
+    assert assert_same(name, rows, overlap_thresh=0) == 2
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    "corners",
+    [[10, 0, 0, 10], [0, 10, 10, 0], [10, 10, 0, 0], [5, 0, 5, 10], [0, 5, 10, 5], [5, 5, 5, 5]],
+    ids=["left of its beginning", "above its beginning", "both", "no width", "no height", "a point"],
+)
+def test_boxes_without_area_suppress_none(name: str, corners: list[int]) -> None:
+    rows = np.array([[[0, score, *corners] for score in (0.9, 0.8)] + [[0, 0.7, 0, 0, 10, 10]]], np.float32)
+    assert assert_same(name, rows) == 3
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_score_that_is_no_number_is_no_box(name: str) -> None:
+    """MXNet finds it not above the least score; OpenVINO finds it greater than any number."""
+    rows = boxes(60)
+    rows[0, ::7, 1] = np.nan
+    assert_same(name, rows)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_large_numbers_of_classes_are_told_apart(name: str) -> None:
+    rows = np.array(
+        [[[number, 0.9, 0, 0, 10, 10] for number in (20_000, 20_001, -20_000, -20_001, 20_000)]], np.float32
+    )
+    assert assert_same(name, rows) == 4
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_values_that_are_no_classes_take_no_more_memory(name: str) -> None:
     rows = boxes(60)
     rows[0, 0, 0], rows[1, 0, 0] = 1e30, -1e30
     assert_same(name, rows)
+
+
+def test_classes_are_as_many_as_occur() -> None:
+    """Numbers far apart have none between them."""
+    from onnx.reference import ReferenceEvaluator
+
+    b = Builder()
+    graph = b.graph(b.op("_contrib_box_nms", "nms", DATA, id_index=0))
+    model = onnx_model(graph, infer_shapes(graph, {"data": (1, 60, 6)}))
+    model.graph.output.append(onnx.helper.make_empty_tensor_value_info("nms_by_class"))
+    rows = boxes(60)
+    rows[0, 0, 0] = 9_000
+    _, by_class = ReferenceEvaluator(model).run(None, {"data": rows})
+    assert by_class.shape == (2, 4, 60)
