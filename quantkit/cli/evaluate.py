@@ -107,6 +107,7 @@ def evaluate(
     from quantkit.data.sources import load_data
     from quantkit.evaluation.evaluate import evaluate_networks
     from quantkit.models.families import WITHOUT_CLASS_SCORES
+    from quantkit.quantization.goal import Goal
     from quantkit.tasks.choose import judged_task
 
     if max_drop is not None and reference is None:
@@ -130,7 +131,7 @@ def evaluate(
             f"--max-drop is about classes or the score of a task, and {network} puts out no class scores; give --task, "
             "or leave --max-drop out"
         )
-    met = None if max_drop is None or loss is None else loss <= max_drop
+    met = None if max_drop is None or loss is None else Goal(max_drop=max_drop).accurate(loss)
     result = {
         "network": network,
         "reference": reference,
