@@ -110,7 +110,8 @@ def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path
         alone = run("evaluate", bundles / "net", *others, *common)
         assert alone.exit_code == 2 and "loses against its reference; give a --reference" in alone.stderr
     unnamed = run("evaluate", bundles / "net", "--reference", bundles / "net", "--data", voc, "--max-drop", "1")
-    assert unnamed.exit_code == 2 and "puts out no class scores; give --task, or leave" in unnamed.stderr
+    assert unnamed.exit_code == 2 and "puts out no class scores; give --task detection, segm" in unnamed.stderr
+    assert "evaluating" not in unnamed.stderr
 
 
 def test_a_score_that_just_meets_its_goal(run: Run, bundles: Path, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_network_for_something_else_is_refused_before_work(
     assert f"{task} needs outputs that are" in done.stderr.splitlines()[-1]
     assert "calibrating" not in done.stderr and not (tmp_path / "b").exists()
     done = run("quantize", "digits_ssd", "--task", "detection", "--classes", "--out", "b")
-    assert done.exit_code == 2 and "a network for detection are no class scores" in done.stderr
+    assert done.exit_code == 2 and "networks for detection put out no class scores" in done.stderr
 
 
 @pytest.mark.parametrize(("task", "judged"), [("embedding", False), ("action", True), (None, True)])
@@ -135,6 +135,17 @@ def test_checkpoints_say_any_task_and_their_bundles_keep_it(
         done = run(*common, "--reference", "digits_resnet20_v1")
         assert done.exit_code == 0, done.stderr
         assert json.loads(done.stdout)["class_scores"]["yes"] == judged
+
+
+def test_networks_without_class_scores_have_nothing_to_lose(run: Run, engine: None) -> None:
+    common = ["evaluate", "digits_resnet20_v1", "--task", "embedding", "--data", "digits:test", "--num-samples", 20]
+    done = run(*common, "--reference", "digits_resnet20_v1", "--max-drop", 1)
+    assert done.exit_code == 2, done.stdout
+    assert "networks for embedding are judged by their values alone; leave --max-drop out" in done.stderr
+    assert "evaluating" not in done.stderr
+    done = run(*common, "--classes")
+    assert done.exit_code == 2, done.stdout
+    assert "networks for embedding put out no class scores; leave out either the task, or --classes" in done.stderr
 
 
 def test_goals_are_held_against_the_annotations_before_work(run: Run, int8_engine: None, tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def test_a_network_says_what_it_is_for(engine: None, checkpoint: str) -> None:
     assert load_model("digits_ssd", task="classification").class_scores is None
     with pytest.raises(ModelError, match="there is no task 'cooking'; give one of classification, detection"):
         load_model(checkpoint, input_shape=SHAPE, task="cooking")  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="a network for detection are no class scores; leave out either the task"):
+    with pytest.raises(ModelError, match="networks for detection put out no class scores; leave out either the task"):
         load_model(checkpoint, input_shape=SHAPE, task="detection", class_scores=True)
 
 
