@@ -53,8 +53,10 @@ def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes
         _boxes(image, objects[image.id], indices, f"image {image.file_name[:_SHOWN]} of {path}") for image in images
     ]
 
-    empty = sum(int(is_empty(each.corners).sum()) for each in truths)
-    notes = (f"objects that hold no pixel, and count as missed as in pycocotools: {empty}",) if empty else ()
+    empty = sum(int((is_empty(each.corners) & ~each.ignored).sum()) for each in truths)
+    notes = (
+        (f"objects in the file that hold no pixel, and count as missed as in pycocotools: {empty}",) if empty else ()
+    )
 
     def size(position: int) -> Size:
         return truths[position].size
