@@ -104,7 +104,7 @@ def evaluate(
     over object keypoint similarity (OKS), with the people given. Scores have 95 % bootstrap intervals over images.
     Agreement takes the confident predictions of the reference as the truth.
 
-    --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
+    --weights, --input-shape, --box-corners and the preprocessing are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
     from quantkit.data.sources import load_data

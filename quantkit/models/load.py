@@ -135,6 +135,8 @@ def load_model(
     task = "classification" if class_scores else task or model.task
     if class_scores is None and task in WITHOUT_CLASS_SCORES:
         class_scores = False
+    if box_corners is not None and task not in (None, "detection"):
+        raise ModelError(f"{model.name} is for {task}, which has no boxes; leave out box_corners (--box-corners)")
     model = replace(
         model,
         class_scores=class_scores,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -158,7 +159,17 @@ def test_goals_are_held_against_the_annotations_before_work(run: Run, int8_engin
 
 def test_the_corners_of_boxes_are_said_and_kept(run: Run, engine: None, tmp_path: Path) -> None:
     requires("onnx")
-    assert run("export", "digits_resnet20_v1", "--box-corners", "pixels", "--out", "net.onnx").exit_code == 0
+    import onnx
+
+    from quantkit.bundle.export import export_onnx
+    from quantkit.models.load import load_model
+
+    done = run("export", "digits_fcn", "--box-corners", "pixels", "--out", "fcn.onnx")
+    assert done.exit_code == 2 and "digits_fcn is for segmentation, which has no boxes" in done.stderr
+    assert run("export", "digits_ssd", "--box-corners", "pixels", "--out", "ssd.onnx").exit_code == 0
+    assert ("box_corners", "pixels") in [(each.key, each.value) for each in onnx.load("ssd.onnx").metadata_props]
+    model = replace(load_model("digits_resnet20_v1"), task=None, box_corners="pixels")
+    export_onnx(model, tmp_path / "net.onnx")
     for said, kept in (((), True), (("--box-corners", "edges"), False)):
         done = run("fuse", "net.onnx", "--out", "net", "--no-latency", "--force", *said)
         assert done.exit_code == 0, done.stderr
