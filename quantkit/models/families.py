@@ -201,6 +201,12 @@ def family_of(name: str) -> Optional[Family]:
     return next((each for each in FAMILIES if any(fnmatchcase(fp32, pattern) for pattern in each.patterns)), None)
 
 
+def corners_of(name: str, task: Optional[Task]) -> BoxCorners:
+    """The corners of the boxes of a network for ``task`` with this name where nobody says them: its family's."""
+    family = family_of(name) if task == "detection" else None
+    return "edges" if family is None else family.box_corners
+
+
 def fp32_name(name: str) -> Optional[str]:
     """The name of the FP32 network that one of GluonCV's own INT8 networks has its weights from; None for others."""
     return name.removesuffix(_INT8_SUFFIX) if name.endswith(_INT8_SUFFIX) else None

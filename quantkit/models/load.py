@@ -224,7 +224,7 @@ def _from_card(
         labels=label_names(card),
         exclude=card.exclude,
         task=card.task,
-        box_corners=card.box_corners,
+        box_corners=card.box_corners or "edges",
         notes=(*card.notes, *model.notes),
     )
 

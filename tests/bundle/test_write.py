@@ -17,7 +17,9 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.bundle.manifest import State, version_for
+from quantkit.bundle.manifest_file import read_manifest
 from quantkit.bundle.network import network_in
+from quantkit.bundle.read import open_bundle
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel, fuse_model
@@ -177,6 +179,22 @@ def test_the_corners_of_boxes_are_kept(engine: None, tmp_path: Path) -> None:
         bundle = read_bundle(written)
         assert bundle.box_corners == bundle.model.box_corners == network_in(written).box_corners == corners
         assert ("box_corners" in (written / "card.toml").read_text()) == (corners == "pixels")
+
+
+@pytest.mark.parametrize(("network", "corners"), [("ssd_512_resnet50_v1_voc", "pixels"), ("mine", "edges")])
+def test_detectors_that_do_not_say_have_the_corners_of_their_family(
+    engine: None, tmp_path: Path, network: str, corners: str
+) -> None:
+    b = Builder()
+    graph = b.graph(b.conv("conv", DATA, 3, 2))
+    model = Model("map", graph, (3, 16, 16), None, Source(network, "given"), task="detection")
+    written = write_float_bundle(fuse_model(model, images()), tmp_path / "net")
+    assert read_bundle(written).box_corners == "edges"
+    # As bundles were before cards knew it.
+    card = written / "card.toml"
+    card.write_text(card.read_text().replace('box_corners = "edges"\n', ""))
+    bundle = open_bundle(written, read_manifest(written))
+    assert bundle.box_corners == bundle.model.box_corners == corners
 
 
 def test_labels_are_one_a_line() -> None:

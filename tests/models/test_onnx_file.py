@@ -88,6 +88,14 @@ def test_the_corners_of_boxes_are_kept(tmp_path: Path) -> None:
         assert load_model(tmp_path / "net.onnx", box_corners="edges").box_corners == "edges"
 
 
+def test_detectors_that_do_not_say_have_the_corners_of_their_family(digits: Path) -> None:
+    """As files were before metadata knew it."""
+    for network, corners in (("ssd_512_resnet50_v1_voc", "pixels"), ("mine", "edges")):
+        assert load_model(with_metadata(digits, task="detection", network=network)).box_corners == corners
+    said = with_metadata(digits, network="ssd_512_resnet50_v1_voc", box_corners="edges")
+    assert load_model(said).box_corners == "edges"
+
+
 def with_metadata(path: Path, **told: str) -> Path:
     model = onnx.load(path)
     kept = {entry.key: entry.value for entry in model.metadata_props}
