@@ -101,8 +101,8 @@ def evaluate(
 
     Detectors are judged by mean average precision, as in VOC 2012 and 2007 on VOC folders and as in COCO on COCO
     files; segmentation networks by mean intersection over union and pixel accuracy; pose networks by average precision
-    over object keypoint similarity (OKS), with the people given. Scores have 95 % bootstrap intervals over images.
-    Agreement takes the confident predictions of the reference as the truth.
+    over object keypoint similarity (OKS), with the people given. Scores have 95 % bootstrap intervals over images
+    (for poses, over photographs). Agreement takes the confident predictions of the reference as the truth.
 
     --weights, --input-shape, --box-corners and the preprocessing are for MODELs; a bundle has its own.
     """
