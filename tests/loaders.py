@@ -15,7 +15,7 @@ import numpy as np
 from quantkit.benchmark.results.result_files import CELLS
 from quantkit.bundle.bundle import Bundle
 from quantkit.calibration.table import read_table
-from quantkit.data.coco_json import read_coco, read_coco_people
+from quantkit.data.coco_json import read_coco, read_coco_images, read_coco_people
 from quantkit.data.decode import decode, decode_classes
 from quantkit.data.folder import images_folder
 from quantkit.data.npz import npy_file, npz_file
@@ -186,6 +186,7 @@ LOADERS = (
     Loader("mask", "mask.png", sound.mask, lambda path: decode_classes(path, path.name).tobytes()),
     Loader("voc annotation", "a.xml", sound.voc_annotation, lambda path: repr(read_voc_annotation(path))),
     Loader("coco annotations", "val.json", sound.coco_annotations, lambda path: repr(read_coco(path))),
+    Loader("coco images", "val.json", sound.coco_annotations, lambda path: repr(read_coco_images(path))),
     Loader("coco people", "people.json", sound.coco_people, lambda path: repr(read_coco_people(path))),
     Loader("onnx", "net.onnx", sound.onnx_inside, _load_onnx),
     Loader("recurrent onnx", "net.onnx", sound.onnx_recurrent, _load_onnx),

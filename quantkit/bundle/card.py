@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from quantkit.bundle.file_names import LABELS, PARAMS, SYMBOL
+from quantkit.data.boxes import BoxCorners
 from quantkit.files.toml import Value, toml_text
 from quantkit.models.families import Task
 from quantkit.models.layout import SEQUENCE_LAYOUTS
@@ -29,8 +30,8 @@ def card_text(model: Model, classes: int) -> str:
         entries["exclude"] = model.exclude
     if (task := told_task(model.task)) is not None:
         entries["task"] = task
-    if model.box_corners != "edges":
-        entries["box_corners"] = model.box_corners
+    if (corners := told_corners(model)) is not None:
+        entries["box_corners"] = corners
     steps: dict[str, Value] = {}
     preprocess = model.preprocess
     if preprocess is not None:
@@ -44,6 +45,11 @@ def card_text(model: Model, classes: int) -> str:
 def told_task(task: Optional[Task]) -> Optional[Task]:
     """What a bundle tells of its network's task: nothing of classification, which is a card's default."""
     return None if task == "classification" else task
+
+
+def told_corners(model: Model) -> Optional[BoxCorners]:
+    """What files tell of the corners of a network's boxes: always those of detectors, of others only ``pixels``."""
+    return model.box_corners if model.task == "detection" or model.box_corners != "edges" else None
 
 
 def label_lines(labels: Iterable[str]) -> str:

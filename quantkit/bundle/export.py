@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.bundle import Bundle
+from quantkit.bundle.card import told_corners
 from quantkit.bundle.manifest import Settings
 from quantkit.bundle.read import read_bundle
 from quantkit.errors import UserError
@@ -159,7 +160,7 @@ def _metadata(model: Model) -> Mapping[str, str]:
         "preprocess": json.dumps(asdict(model.preprocess)) if model.preprocess else "",
         "labels": json.dumps(model.labels) if model.labels else "",
         "task": model.task if model.task not in (None, "classification") else "",
-        "box_corners": model.box_corners if model.box_corners != "edges" else "",
+        "box_corners": told_corners(model) or "",
     }
     return {name: value for name, value in known.items() if value}
 

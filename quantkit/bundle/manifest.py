@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Optional, get_args
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.files.schema import FirstFaultOnly
 from quantkit.models.families import Task
@@ -20,12 +21,12 @@ from quantkit.tasks.task import TaskName
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
 # Version 5 has neither notes nor scores of steps, version 6 no states, version 7 no task, version 8 only those of
-# ``TaskName``.
+# ``TaskName``, and neither corners of boxes nor proofs of several bindings.
 _Version = Literal[5, 6, 7, 8, 9]
 _VERSION: _Version = 6
 _WITH_STATES: _Version = 7
 _WITH_TASK: _Version = 8
-_WITH_ANY_TASK: _Version = 9
+_LATEST: _Version = 9
 
 VERSIONS: tuple[int, ...] = get_args(_Version)
 """The versions of manifests that this quantkit reads."""
@@ -252,8 +253,22 @@ class Manifest:
     task: Optional[Task] = None
 
 
-def version_for(states: tuple[State, ...], task: Optional[Task] = None) -> _Version:
-    """The oldest version that knows all that a manifest with such states and such a task says."""
+def version_for(
+    states: tuple[State, ...],
+    task: Optional[Task] = None,
+    corners: Optional[BoxCorners] = None,
+    speed: Optional[SpeedProof] = None,
+) -> _Version:
+    """The oldest version that knows all that a manifest with such states, task and proof and its card say.
+
+    Args:
+        states: those that the network hands on.
+        task: what it is for; None for classification.
+        corners: those of its boxes, as the card tells them; None if it does not.
+        speed: the proof that it is not slower than FP32.
+    """
+    if corners is not None or (speed is not None and speed.bindings > 1):
+        return _LATEST
     if task is not None:
-        return _WITH_TASK if task in get_args(TaskName) else _WITH_ANY_TASK
+        return _WITH_TASK if task in get_args(TaskName) else _LATEST
     return _WITH_STATES if states else _VERSION

@@ -17,7 +17,7 @@ from quantkit.files.contained import file_in
 from quantkit.files.files import sha256_of
 from quantkit.ir.handed_states import HandedState
 from quantkit.models.card import Card, read_card
-from quantkit.models.families import Task
+from quantkit.models.families import Task, corners_of
 from quantkit.models.labels import NAMED, label_names
 
 
@@ -60,7 +60,9 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
             f"{directory / CARD} describes {name!r} with input {shape}{_for(task)}, the manifest {its!r} with input "
             f"{own}{_for(said)}; write the bundle again"
         )
-    return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest), card.box_corners)
+    # Older bundles of detectors do not say it.
+    corners = card.box_corners or corners_of(manifest.source.network, manifest.task)
+    return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest), corners)
 
 
 def _for(task: Optional[Task]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run
-from quantkit.bundle.card import card_text, label_lines, told_task
+from quantkit.bundle.card import card_text, label_lines, told_corners, told_task
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.file_names import (
     BUNDLE,
@@ -182,7 +182,7 @@ def _write(
         notes=model.notes,
         step_scores=source.step_scores is not None and source.step_scores.yes,
         states=states,
-        version=version_for(states, task),
+        version=version_for(states, task, told_corners(model), settings.speed if settings else None),
         task=task,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))

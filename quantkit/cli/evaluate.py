@@ -19,8 +19,10 @@ from quantkit.units import percent
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
     from quantkit.data.sample_noun import SampleNoun
+    from quantkit.data.samples import Samples
     from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
     from quantkit.evaluation.network import Network
+    from quantkit.models.families import Task
 
 _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "against": "other"}
 
@@ -55,7 +57,8 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     "--task",
     type=TASK,
     help="Judge by the metric of this task. For detection and segmentation, --data is a VOC folder (FOLDER:SPLIT for "
-    "one of its splits) or scenes:test; for detection and pose, a COCO file (.json).  [default: what the network's "
+    "one of its splits) or scenes:test; for detection and pose, a COCO file (.json). Depth, "
+    "tracking and embedding have no metric: outputs are compared with the reference's.  [default: what the network's "
     "card or bundle says]",
 )
 @click.option(
@@ -77,7 +80,7 @@ def evaluate(
     against: Optional[str],
     num_samples: Optional[int],
     batch_size: int,
-    task: Optional[str],
+    task: Optional[Task],
     max_drop: Optional[float],
     classes: Optional[bool],
     loading: Loading,
@@ -98,19 +101,21 @@ def evaluate(
 
     Detectors are judged by mean average precision, as in VOC 2012 and 2007 on VOC folders and as in COCO on COCO
     files; segmentation networks by mean intersection over union and pixel accuracy; pose networks by average precision
-    over object keypoint similarity (OKS), with the people given. Scores have 95 % bootstrap intervals over images.
-    Agreement takes the confident predictions of the reference as the truth.
+    over object keypoint similarity (OKS), with the people given. Scores have 95 % bootstrap intervals over images
+    (for poses, over photographs). Agreement takes the confident predictions of the reference as the truth.
 
-    --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
+    --weights, --input-shape, --box-corners and the preprocessing are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
     from quantkit.data.sources import load_data
     from quantkit.evaluation.evaluate import evaluate_networks
-    from quantkit.models.families import WITHOUT_CLASS_SCORES
+    from quantkit.models.families import WITHOUT_CLASS_SCORES, check_task
+    from quantkit.quantization.goal import Goal
     from quantkit.tasks.choose import judged_task
 
     if max_drop is not None and reference is None:
         raise click.UsageError("--max-drop is about what a network loses against its reference; give a --reference")
+    check_task(task, classes)
     named: dict[Role, Optional[str]] = {"network": network, "reference": reference, "against": against}
     networks = {
         role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
@@ -123,14 +128,11 @@ def evaluate(
         return
     samples = load_data(data)
     scores = False if classes is None and task in WITHOUT_CLASS_SCORES else classes
+    if max_drop is not None:
+        _check_has_loss(first, task or first.task, samples, scores)
     evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, scores)
     loss = evaluation.loss
-    if max_drop is not None and loss is None:
-        raise click.UsageError(
-            f"--max-drop is about classes or the score of a task, and {network} puts out no class scores; give --task, "
-            "or leave --max-drop out"
-        )
-    met = None if max_drop is None or loss is None else loss <= max_drop
+    met = None if max_drop is None or loss is None else Goal(max_drop=max_drop).accurate(loss)
     result = {
         "network": network,
         "reference": reference,
@@ -145,6 +147,21 @@ def evaluate(
     terminal.show(result, *_tables(result, first, evaluation))
     if met is False:
         click.get_current_context().exit(GOAL_MISSED)
+
+
+def _check_has_loss(network: Network, task: Optional[Task], samples: Samples, scores: Optional[bool]) -> None:
+    """Make sure that the network has something that --max-drop bounds, before it runs."""
+    from quantkit.models.families import WITHOUT_CLASS_SCORES
+
+    labelled = next(iter(samples)).label is not None
+    if (network.step_scores(scores, labelled) or network.class_scores(scores, labelled)).yes:
+        return
+    if task in WITHOUT_CLASS_SCORES:
+        raise click.UsageError(f"networks for {task} are judged by their values alone; leave --max-drop out")
+    raise click.UsageError(
+        f"--max-drop is about classes or the score of a task, and {network.name} puts out no class scores; give --task "
+        "detection, segmentation or pose, or --classes"
+    )
 
 
 def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation) -> list[RenderableType]:

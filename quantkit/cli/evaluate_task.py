@@ -33,10 +33,12 @@ def show_task(
         UserError: the networks do not fit the task.
         DataError: the data cannot be used.
     """
+    from quantkit.quantization.goal import Goal
     from quantkit.tasks.judge import judge
 
     evaluation = judge(task, networks, data, batch_size, num_samples, terminal.progress)
-    met = max_drop is None or (evaluation.loss is not None and evaluation.loss <= max_drop)
+    loss = evaluation.loss
+    met = max_drop is None or (loss is not None and Goal(max_drop=max_drop).accurate(loss))
     first = networks["network"]
     result: dict[str, Any] = {
         "network": named.get("network"),

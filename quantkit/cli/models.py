@@ -144,23 +144,23 @@ def _sources(card: Card) -> list[dict[str, Any]]:
 
 
 def _short(known: dict[str, dict[str, Any]]) -> Table:
+    """A table of a network a row; columns that would be empty, and tasks where all are classifiers, are left out."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    tasks = any(each["task"] != "classification" for each in known.values())
-    titles = ("name", *(("task",) if tasks else ()), "input", "top-1 %", "weights", "aliases")
-    for title in titles:
+    networks = known.values()
+    columns: dict[str, list[Union[str, Text]]] = {"name": [each["name"] for each in networks]}
+    if any(each["task"] != "classification" for each in networks):
+        columns["task"] = [each["task"] for each in networks]
+    columns["input"] = [_size(each) for each in networks]
+    columns["top-1 %"] = [f"{each['accuracy']['top1']:.1f}" if each["accuracy"] else "" for each in networks]
+    columns["weights"] = [_whereabouts(each) for each in networks]
+    columns["aliases"] = [", ".join(each["aliases"]) for each in networks]
+    filled = {title: cells for title, cells in columns.items() if any(cells)}
+    for title in filled:
         table.add_column(title, no_wrap=title != "aliases", justify="right" if title == "top-1 %" else "left")
-    for each in known.values():
-        accuracy = f"{each['accuracy']['top1']:.1f}" if each["accuracy"] else ""
-        table.add_row(
-            each["name"],
-            *((each["task"],) if tasks else ()),
-            _size(each),
-            accuracy,
-            _whereabouts(each),
-            ", ".join(each["aliases"]),
-        )
+    for row in zip(*filled.values()):
+        table.add_row(*row)
     return table
 
 
@@ -172,7 +172,7 @@ def _whereabouts(known: dict[str, Any]) -> Union[str, Text]:
     from rich.text import Text
 
     if known["quantized_as"]:
-        return f"those of {known['quantized_as']}"
+        return "the FP32 network's"
     if any(source["cached"] for source in known["sources"]):
         return Text("here", "green")
     return ", ".join(dict.fromkeys(source["kind"] for source in known["sources"])) or "none"

@@ -10,7 +10,7 @@ from typing import Optional
 
 from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.boxes import Boxes, boxes_of, check_size, class_indices, is_empty
-from quantkit.data.coco_json import CocoCategory, CocoDocument, CocoImage, CocoObject, read_coco
+from quantkit.data.coco_json import CocoCategory, CocoDocument, CocoImage, CocoObject, read_coco, read_coco_images
 from quantkit.data.decode import decode
 from quantkit.data.resizing import Size
 from quantkit.data.samples import Sample, Samples
@@ -53,8 +53,10 @@ def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes
         _boxes(image, objects[image.id], indices, f"image {image.file_name[:_SHOWN]} of {path}") for image in images
     ]
 
-    empty = sum(int(is_empty(each.corners).sum()) for each in truths)
-    notes = (f"objects that hold no pixel, and count as missed as in pycocotools: {empty}",) if empty else ()
+    empty = sum(int((is_empty(each.corners) & ~each.ignored).sum()) for each in truths)
+    notes = (
+        (f"objects in the file that hold no pixel, and count as missed as in pycocotools: {empty}",) if empty else ()
+    )
 
     def size(position: int) -> Size:
         return truths[position].size
@@ -63,12 +65,12 @@ def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes
 
 
 def coco_images(path: Path) -> Samples:
-    """The photographs of a COCO file alone, by their numbers.
+    """The photographs of a COCO file alone, by their numbers; whatever it says of them.
 
     Raises:
         DataError: the file cannot be used, lists no image, or an image does not exist.
     """
-    images = sorted(read_coco(path).images, key=_number)
+    images = sorted(read_coco_images(path).images, key=_number)
     if not images:
         raise DataError(f"{path} lists no image; give one that does")
     return _photographs(path, image_files(path, images), None)

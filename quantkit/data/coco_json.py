@@ -91,7 +91,14 @@ class CocoPeople:
     annotations: Many[CocoPerson]
 
 
-Document = TypeVar("Document", CocoDocument, CocoPeople)
+@dataclass(frozen=True)
+class CocoImages:
+    """Images alone, as of files without annotations or with other ones, such as captions."""
+
+    images: Many[CocoImage]
+
+
+Document = TypeVar("Document", CocoDocument, CocoPeople, CocoImages)
 
 
 def read_coco(path: Path) -> CocoDocument:
@@ -101,19 +108,30 @@ def read_coco(path: Path) -> CocoDocument:
         DataError: it cannot be read, is larger, or does not have this form; or two images or classes have one number,
             or an object names an image or a class that is not listed. The message names the place.
     """
-    return _read(path, _schema())
+    document = _read(path, _schema())
+    _check(document, path)
+    return document
 
 
 def read_coco_people(path: Path) -> CocoPeople:
     """Read a file of people with their joints; see ``read_coco``."""
-    return _read(path, _people_schema())
+    document = _read(path, _people_schema())
+    _check(document, path)
+    return document
+
+
+def read_coco_images(path: Path) -> CocoImages:
+    """Read the images of a file of any annotations, or of none; see ``read_coco``."""
+    document = _read(path, _images_schema())
+    _numbers([each.id for each in document.images], "image", path)
+    return document
 
 
 def _read(path: Path, schema: TypeAdapter[Document]) -> Document:
     from pydantic import ValidationError
 
     try:
-        document = schema.validate_json(read_bytes(path, _LARGEST).removeprefix(BOM_UTF8), strict=True)
+        return schema.validate_json(read_bytes(path, _LARGEST).removeprefix(BOM_UTF8), strict=True)
     except OSError as error:
         raise DataError(
             f"cannot read annotations {path}: {error.strerror or error}; give the file, or one of fewer images"
@@ -121,8 +139,6 @@ def _read(path: Path, schema: TypeAdapter[Document]) -> Document:
     except ValidationError as error:
         where, what = first_fault(error)
         raise DataError(f"{path} is damaged at {where or 'its beginning'}: {what}; write it again") from error
-    _check(document, path)
-    return document
 
 
 def _check(document: CocoDocument | CocoPeople, path: Path) -> None:
@@ -164,3 +180,10 @@ def _people_schema() -> TypeAdapter[CocoPeople]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(CocoPeople)
+
+
+@cache
+def _images_schema() -> TypeAdapter[CocoImages]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CocoImages)

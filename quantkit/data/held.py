@@ -13,7 +13,10 @@ Value = TypeVar("Value")
 
 
 class Held(Generic[Key, Value]):
-    """A function whose last ``most`` results are held; threads that ask for one at a time share a single call."""
+    """A function whose last ``most`` results are held; threads that ask for one at a time share a single call.
+
+    Failures are not held.
+    """
 
     def __init__(self, function: Callable[[Key], Value], most: int) -> None:
         self._function, self._most = function, most
@@ -32,5 +35,9 @@ class Held(Generic[Key, Value]):
             try:
                 result.set_result(self._function(key))
             except BaseException as error:
+                with self._lock:
+                    # Those who wait now are told; who asks later has the function called again.
+                    if self._results.get(key) is result:
+                        del self._results[key]
                 result.set_exception(error)
         return result.result()

@@ -39,7 +39,7 @@ class JudgedByTask:
         subset: some of the images, preprocessed, float32 (images, channels, height, width).
         predicted: what FP32 predicts of these.
         drop_of_fp32: FP32 held against itself; None where there is nothing to score.
-        sha256: the hash of images and annotations.
+        sha256: the hash of images and annotations, and of which images are of one photograph.
     """
 
     samples: CalibrationDataset
@@ -113,6 +113,7 @@ def judged_by_task(model: Model, name: TaskName, data: CalibrationData, progress
     if annotated is not None:
         for index in range(len(predictions)):
             digest.update(_bytes(annotated.truth(index)))
+        digest.update(repr(annotated.photographs).encode())
     input_size = model.input_shape[1], model.input_shape[2]
     reference = TaskReference(task, predictions, annotated, model.preprocess, input_size)
     subset = subset_of(opened, len(predictions))

@@ -63,7 +63,7 @@ class Card:
     """A network's description. ``input_shape`` is without the batch; ``layout`` is that of sequences in their files.
 
     ``task`` is what it is for, and ``family`` its architecture, as ``models.families`` names those of GluonCV.
-    ``box_corners`` is what the corners of a detector's boxes are.
+    ``box_corners`` is what the corners of a detector's boxes are; None where neither the card nor the family says so.
 
     ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
     one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32. ``notes``
@@ -76,7 +76,7 @@ class Card:
     classes: int
     network: Optional[str] = None
     task: Task = "classification"
-    box_corners: BoxCorners = "edges"
+    box_corners: Optional[BoxCorners] = None
     family: Optional[str] = None
     layout: Optional[SequenceLayout] = None
     symbol: Optional[str] = None
@@ -166,7 +166,7 @@ def _card(table: dict[str, Any], folder: Path) -> Card:
             **table,
             "folder": folder,
             "family": table["family"] or (family.name if family else None),
-            "box_corners": table["box_corners"] or (family.box_corners if family else "edges"),
+            "box_corners": table["box_corners"] or (family.box_corners if family else None),
             "input_shape": tuple(table["input_shape"]),
             "aliases": tuple(table["aliases"]),
             "exclude": tuple(table["exclude"]),

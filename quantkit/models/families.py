@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal, Optional
+from typing import Literal, Optional, get_args
 
 from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.voc_classes import VOC_CLASSES
+from quantkit.errors import ModelError
 
 Task = Literal[
     "classification", "detection", "segmentation", "pose", "action", "depth", "tracking", "embedding", "language"
@@ -200,6 +201,26 @@ def family_of(name: str) -> Optional[Family]:
     return next((each for each in FAMILIES if any(fnmatchcase(fp32, pattern) for pattern in each.patterns)), None)
 
 
+def corners_of(name: str, task: Optional[Task]) -> BoxCorners:
+    """The corners of the boxes of a network for ``task`` with this name where nobody says them: its family's."""
+    family = family_of(name) if task == "detection" else None
+    return "edges" if family is None else family.box_corners
+
+
 def fp32_name(name: str) -> Optional[str]:
     """The name of the FP32 network that one of GluonCV's own INT8 networks has its weights from; None for others."""
     return name.removesuffix(_INT8_SUFFIX) if name.endswith(_INT8_SUFFIX) else None
+
+
+def check_task(task: Optional[Task], class_scores: Optional[bool]) -> None:
+    """Make sure that there is such a task, and that it does not contradict what is said of the outputs.
+
+    Raises:
+        ModelError: it does, or there is none.
+    """
+    if task is not None and task not in get_args(Task):
+        raise ModelError(f"there is no task {task!r}; give one of {', '.join(get_args(Task))}")
+    if class_scores and task in WITHOUT_CLASS_SCORES:
+        raise ModelError(
+            f"networks for {task} put out no class scores; leave out either the task, or --classes (class_scores=True)"
+        )

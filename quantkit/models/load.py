@@ -18,7 +18,7 @@ from quantkit.data.sample_noun import sample_noun
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
 from quantkit.models.card import Card, find_card, read_card
-from quantkit.models.families import WITHOUT_CLASS_SCORES, Task
+from quantkit.models.families import WITHOUT_CLASS_SCORES, Task, check_task
 from quantkit.models.fit import fit
 from quantkit.models.labels import label_names
 from quantkit.models.layout import checked_layout, is_time_major
@@ -118,7 +118,7 @@ def load_model(
         raise ModelError(f"preprocess is of type {type(preprocess).__name__}; give a Preprocess, or a PreprocessChange")
     if class_scores is not None and not isinstance(class_scores, bool):
         raise ModelError(f"class_scores is {class_scores!r}; give True or False, or None to have it told")
-    _check_task(task, class_scores)
+    check_task(task, class_scores)
     if box_corners is not None and box_corners not in get_args(BoxCorners):
         raise ModelError(f"box_corners is {box_corners!r}; give {' or '.join(get_args(BoxCorners))}")
     if params is not None and not isinstance(params, Mapping):
@@ -135,6 +135,8 @@ def load_model(
     task = "classification" if class_scores else task or model.task
     if class_scores is None and task in WITHOUT_CLASS_SCORES:
         class_scores = False
+    if box_corners is not None and task not in (None, "detection"):
+        raise ModelError(f"{model.name} is for {task}, which has no boxes; leave out box_corners (--box-corners)")
     model = replace(
         model,
         class_scores=class_scores,
@@ -222,7 +224,7 @@ def _from_card(
         labels=label_names(card),
         exclude=card.exclude,
         task=card.task,
-        box_corners=card.box_corners,
+        box_corners=card.box_corners or "edges",
         notes=(*card.notes, *model.notes),
     )
 
@@ -288,17 +290,6 @@ def _from_object(
 
 def _given(name: str, skeleton: Skeleton, given: Mapping[str, np.ndarray]) -> Weights:
     return Weights(fit(skeleton.wanted, given, "params"), Source(name, "given"))
-
-
-def _check_task(task: Optional[Task], class_scores: Optional[bool]) -> None:
-    names = get_args(Task)
-    if task is not None and task not in names:
-        raise ModelError(f"there is no task {task!r}; give one of {', '.join(names)}")
-    if class_scores and task in WITHOUT_CLASS_SCORES:
-        raise ModelError(
-            f"the outputs of a network for {task} are no class scores; leave out either the task, or --classes "
-            "(class_scores=True)"
-        )
 
 
 def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:

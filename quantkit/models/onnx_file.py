@@ -13,7 +13,7 @@ from quantkit.files.files import as_text
 from quantkit.files.text import parse_json
 from quantkit.formats.onnx.reading.network import Imported, import_network
 from quantkit.models.card import preprocess_of
-from quantkit.models.families import Task
+from quantkit.models.families import Task, corners_of
 from quantkit.models.layout import SEQUENCE_LAYOUTS, checked_layout, is_time_major
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.notes import notes_of
@@ -61,6 +61,7 @@ def from_onnx(
     labels, notes = _labels(network.metadata, path), notes_of(_time_major(network), network.zero_states)
     tasks: tuple[Task, ...] = get_args(Task)
     known: tuple[BoxCorners, ...] = get_args(BoxCorners)
+    task = _one_of(tasks, network.metadata, "task", path)
     return Model(
         name,
         network.graph,
@@ -69,8 +70,9 @@ def from_onnx(
         source,
         labels,
         notes=notes,
-        task=_one_of(tasks, network.metadata, "task", path),
-        box_corners=_one_of(known, network.metadata, "box_corners", path) or "edges",
+        task=task,
+        box_corners=_one_of(known, network.metadata, "box_corners", path)
+        or corners_of(network.metadata.get("network", ""), task),
     )
 
 

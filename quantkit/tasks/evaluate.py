@@ -21,6 +21,7 @@ from quantkit.evaluation.measure import Measure, Score, ScoreDrop, over_groups, 
 from quantkit.evaluation.network import Network
 from quantkit.kinds import whole_number
 from quantkit.progress import Progress, silent
+from quantkit.tasks.detection import Detection
 from quantkit.tasks.task import Task, TaskName
 
 
@@ -129,19 +130,25 @@ def _compared(
     agreed: dict[Role, list[Any]] = defaultdict(list)
     height, width = networks["network"].input_shape[1:]
     preprocess = networks["network"].preprocess
+    readers = {role: _read_by(task, network) for role, network in networks.items()}
     images = 0
     for predicted in _predictions(task, networks, stream, batch_size):
         for index in range(len(predicted["network"])):
             for role, predictions in predicted.items():
                 if annotated is not None:
                     placed = placement(preprocess, annotated.size(images), (height, width))
-                    seen = task.in_image(predictions[index], placed)
+                    seen = readers[role].in_image(predictions[index], placed)
                     true[role].append(task.compare(annotated.truth(images), seen))
                 if "reference" in predicted and role != "reference":
                     wanted = task.as_truth(predicted["reference"][index], (height, width))
                     agreed[role].append(task.compare(wanted, predictions[index]))
             images += 1
     return true, agreed, images
+
+
+def _read_by(task: Task[Any, Any, Any], network: Network) -> Task[Any, Any, Any]:
+    """The task as one network has it: each detector has corners of its own."""
+    return replace(task, box_corners=network.box_corners) if isinstance(task, Detection) else task
 
 
 def _predictions(

@@ -17,7 +17,9 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.bundle.manifest import State, version_for
+from quantkit.bundle.manifest_file import read_manifest
 from quantkit.bundle.network import network_in
+from quantkit.bundle.read import open_bundle
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel, fuse_model
@@ -28,6 +30,7 @@ from quantkit.models.model import Model, Source
 from quantkit.tasks.task import TaskName
 from tests.networks import DATA, Builder, images
 from tests.processes import environment
+from tests.quantized import SPEED
 
 WRITE_FLOAT = """
 import sys
@@ -160,13 +163,17 @@ def test_the_task_is_kept(engine: None, tmp_path: Path) -> None:
     model = Model("map", b.graph(b.conv("conv", DATA, 3, 2)), (3, 16, 16), None, Source("map", "given"))
     for task in get_args(Task):
         kept = None if task == "classification" else task
-        version = 6 if kept is None else 8 if kept in get_args(TaskName) else 9
+        # The cards of detectors tell the corners of boxes.
+        version = 6 if kept is None else 8 if kept in get_args(TaskName) and task != "detection" else 9
         written = write_float_bundle(fuse_model(replace(model, task=task), images()), tmp_path / task)
         bundle = read_bundle(written)
         assert (bundle.manifest.task, bundle.model.task, bundle.manifest.version) == (kept, kept, version)
         assert read_card(written / "card.toml").task == task
     state = State("state", "next", (1, 8))
     assert [version_for((state,), task) for task in (None, "pose", "language")] == [7, 8, 9]
+    assert [version_for((), None, corners) for corners in (None, "edges", "pixels")] == [6, 9, 9]
+    proofs = [replace(SPEED, bindings=bindings) for bindings in (1, 6)]
+    assert [version_for((), speed=proof) for proof in proofs] == [6, 9]
 
 
 def test_the_corners_of_boxes_are_kept(engine: None, tmp_path: Path) -> None:
@@ -176,7 +183,24 @@ def test_the_corners_of_boxes_are_kept(engine: None, tmp_path: Path) -> None:
         written = write_float_bundle(fuse_model(replace(model, box_corners=corners), images()), tmp_path / corners)  # type: ignore[arg-type]
         bundle = read_bundle(written)
         assert bundle.box_corners == bundle.model.box_corners == network_in(written).box_corners == corners
+        assert bundle.manifest.version == (9 if corners == "pixels" else 6)
         assert ("box_corners" in (written / "card.toml").read_text()) == (corners == "pixels")
+
+
+@pytest.mark.parametrize(("network", "corners"), [("ssd_512_resnet50_v1_voc", "pixels"), ("mine", "edges")])
+def test_detectors_that_do_not_say_have_the_corners_of_their_family(
+    engine: None, tmp_path: Path, network: str, corners: str
+) -> None:
+    b = Builder()
+    graph = b.graph(b.conv("conv", DATA, 3, 2))
+    model = Model("map", graph, (3, 16, 16), None, Source(network, "given"), task="detection")
+    written = write_float_bundle(fuse_model(model, images()), tmp_path / "net")
+    assert read_bundle(written).box_corners == "edges"
+    # As bundles were before cards knew it.
+    card = written / "card.toml"
+    card.write_text(card.read_text().replace('box_corners = "edges"\n', ""))
+    bundle = open_bundle(written, read_manifest(written))
+    assert bundle.box_corners == bundle.model.box_corners == corners
 
 
 def test_labels_are_one_a_line() -> None:

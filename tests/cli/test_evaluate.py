@@ -89,6 +89,30 @@ def test_evaluate_holds_classes_to_a_goal(
     assert json.loads(run("evaluate", near, "--data", samples, *common, "--json").stdout)["met"] is None
 
 
+def test_a_goal_that_is_just_met(run: Run, checkpoint: Path, tmp_path: Path) -> None:
+    """98 of 100 agree: in floating point 1 - 0.98 is a little more than 0.02."""
+    from quantkit.backends.mxnet.execute import run as run_graph
+    from quantkit.models.load import load_model
+
+    images = np.random.default_rng(2).normal(0, 1, (100, 3, 16, 16)).astype("float32")
+    scores = run_graph(load_model(checkpoint, input_shape=(3, 16, 16)).graph, {"data": images})[0]
+    least = scores.mean(axis=0).argmin()
+    behind = scores.max(axis=1) - scores[:, least]
+    # In half of the images this class comes first now.
+    params = read_params(Path(f"{checkpoint}-0000.params"))
+    bias = params["arg:dense_bias"].copy()
+    bias[least] += np.median(behind)
+    with open(tmp_path / "other-0000.params", "wb") as file:
+        write_params(file, {**params, "arg:dense_bias": bias})
+    shutil.copy(f"{checkpoint}-symbol.json", tmp_path / "other-symbol.json")
+    order = behind.argsort()
+    np.savez(tmp_path / "images.npz", x=images[[*order[:2], *np.resize(order[-40:], 98)]])
+    common = ["evaluate", "other", "--data", "images.npz", "--input-shape", SHAPE, "--reference", checkpoint]
+    for goal, code in ((2, 0), (1.99, 4)):
+        done = run(*common, "--max-drop", goal)
+        assert done.exit_code == code, done.stdout
+
+
 def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) -> None:
     options = ["--num-samples", 9, "--batch-size", 4, "--input-shape", SHAPE]
     result = run("evaluate", checkpoint, "--data", samples, *options, "--json")

@@ -46,7 +46,15 @@ def test_lists_in_words(run: Run, engine: None) -> None:
     shown = run("models", "*squeezenet*", "--long").stdout
     assert "squeezenet1.0  SqueezeNet 1.0" in shown and "short side to 256" in shown
     shown = run("models", "ssd_300_vgg16_atrous_voc*").stdout
-    assert "those of ssd_300_vgg16_atrous_voc" in shown and "3x300x300" in shown
+    assert "the FP32 network's" in shown and "3x300x300" in shown
+
+
+def test_names_are_whole_in_narrow_terminals(run: Run, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("models", "*_int8").stdout.splitlines()
+    names = [each["name"] for each in listed(run, "*_int8")]
+    assert names and all(any(line.split()[:1] == [name] for line in lines) for name in names)
+    assert all("the FP32 network's" in line for line in lines if line.split()[:1] and line.split()[0] in names)
 
 
 def test_nothing_matches(run: Run, engine: None) -> None:

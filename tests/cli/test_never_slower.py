@@ -55,7 +55,8 @@ def test_what_is_kept_was_proven_and_is_stored(
     assert bool(result["int8"]) == proof["faster"] == (proof["faster"] and proof["ratio"]["low"] > 1)
     assert set(result["latency_ms"]) == {"fp32", "fp32_fused", *(["int8"] if proof["faster"] else [])}
     assert (proof["batch"], proof["complete"]) == (2, True)
-    assert json.loads((tmp_path / "b" / "manifest.json").read_text())["settings"]["speed"] == proof
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    assert (manifest["settings"]["speed"], manifest["version"], proof["bindings"]) == (proof, 9, 6)
     assert json.loads(run("explain", "b", "--json").stdout)["never_slower"] == proof
     assert "batch 2" in run("explain", "b").stdout
     assert run("verify", "b").exit_code == 0

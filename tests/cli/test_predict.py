@@ -110,7 +110,21 @@ def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path
         alone = run("evaluate", bundles / "net", *others, *common)
         assert alone.exit_code == 2 and "loses against its reference; give a --reference" in alone.stderr
     unnamed = run("evaluate", bundles / "net", "--reference", bundles / "net", "--data", voc, "--max-drop", "1")
-    assert unnamed.exit_code == 2 and "puts out no class scores; give --task, or leave" in unnamed.stderr
+    assert unnamed.exit_code == 2 and "puts out no class scores; give --task detection, segm" in unnamed.stderr
+    assert "evaluating" not in unnamed.stderr
+
+
+def test_a_score_that_just_meets_its_goal(run: Run, bundles: Path, tmp_path: Path) -> None:
+    """One of 50 small boxes is lost: in floating point 1 - 0.98 is a little more than 0.02."""
+    moved = bundle(pixel_detector(1.0), (3, ROWS, COLUMNS), RAW, ("cat", "dog"), tmp_path / "moved", "detection")
+    (tmp_path / "images").mkdir()
+    for number in range(50):
+        box = ((2.0, 5.0, 4.0, 7.0), 0.6, 0) if number == 0 else ((0.0, 0.0, 5.0, 11.0), 0.9, 0)
+        Image.fromarray(pixels(box)).save(tmp_path / "images" / f"{number:02}.png")
+    common = ["evaluate", moved, "--reference", bundles / "net", "--data", "images"]
+    for goal, code in ((2, 0), (1.99, 4)):
+        done = run(*common, "--max-drop", goal)
+        assert done.exit_code == code, done.stdout
 
 
 def test_evaluate_takes_splits_and_cocos_files(run: Run, bundles: Path, voc: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -117,7 +118,7 @@ def test_a_network_for_something_else_is_refused_before_work(
     assert f"{task} needs outputs that are" in done.stderr.splitlines()[-1]
     assert "calibrating" not in done.stderr and not (tmp_path / "b").exists()
     done = run("quantize", "digits_ssd", "--task", "detection", "--classes", "--out", "b")
-    assert done.exit_code == 2 and "a network for detection are no class scores" in done.stderr
+    assert done.exit_code == 2 and "networks for detection put out no class scores" in done.stderr
 
 
 @pytest.mark.parametrize(("task", "judged"), [("embedding", False), ("action", True), (None, True)])
@@ -137,6 +138,17 @@ def test_checkpoints_say_any_task_and_their_bundles_keep_it(
         assert json.loads(done.stdout)["class_scores"]["yes"] == judged
 
 
+def test_networks_without_class_scores_have_nothing_to_lose(run: Run, engine: None) -> None:
+    common = ["evaluate", "digits_resnet20_v1", "--task", "embedding", "--data", "digits:test", "--num-samples", 20]
+    done = run(*common, "--reference", "digits_resnet20_v1", "--max-drop", 1)
+    assert done.exit_code == 2, done.stdout
+    assert "networks for embedding are judged by their values alone; leave --max-drop out" in done.stderr
+    assert "evaluating" not in done.stderr
+    done = run(*common, "--classes")
+    assert done.exit_code == 2, done.stdout
+    assert "networks for embedding put out no class scores; leave out either the task, or --classes" in done.stderr
+
+
 def test_goals_are_held_against_the_annotations_before_work(run: Run, int8_engine: None, tmp_path: Path) -> None:
     root = voc_folder(tmp_path / "voc", {"a": (SIZE, [("cow", CAT[1], 0)])})
     goal = ["--calib-data", "scenes:train", "--max-drop", 1, "--eval-data", root, "--out", "b"]
@@ -147,7 +159,17 @@ def test_goals_are_held_against_the_annotations_before_work(run: Run, int8_engin
 
 def test_the_corners_of_boxes_are_said_and_kept(run: Run, engine: None, tmp_path: Path) -> None:
     requires("onnx")
-    assert run("export", "digits_resnet20_v1", "--box-corners", "pixels", "--out", "net.onnx").exit_code == 0
+    import onnx
+
+    from quantkit.bundle.export import export_onnx
+    from quantkit.models.load import load_model
+
+    done = run("export", "digits_fcn", "--box-corners", "pixels", "--out", "fcn.onnx")
+    assert done.exit_code == 2 and "digits_fcn is for segmentation, which has no boxes" in done.stderr
+    assert run("export", "digits_ssd", "--box-corners", "pixels", "--out", "ssd.onnx").exit_code == 0
+    assert ("box_corners", "pixels") in [(each.key, each.value) for each in onnx.load("ssd.onnx").metadata_props]
+    model = replace(load_model("digits_resnet20_v1"), task=None, box_corners="pixels")
+    export_onnx(model, tmp_path / "net.onnx")
     for said, kept in (((), True), (("--box-corners", "edges"), False)):
         done = run("fuse", "net.onnx", "--out", "net", "--no-latency", "--force", *said)
         assert done.exit_code == 0, done.stderr

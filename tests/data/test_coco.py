@@ -98,12 +98,14 @@ def test_what_is_wrong_is_named(
 
 def test_boxes_of_no_pixel_are_noted(tmp_path: Path, document: dict[str, Any]) -> None:
     assert coco_boxes(coco_file(tmp_path, document)).notes == ()
-    (first, _) = document["annotations"]
+    first, crowd = document["annotations"]
     # As in COCO's instances_train2017.json.
     document["annotations"] += [first | {"bbox": [5, 2, 3, 0]}, first | {"bbox": [30, 2, 0.5, 4]}]
+    # To miss a crowd is no fault.
+    document["annotations"].append(crowd | {"bbox": [7, 2, 0, 4]})
     data = coco_boxes(coco_file(tmp_path / "empty", document))
-    assert data.truth(1).corners.tolist()[2:] == [[5, 2, 8, 2], [30, 2, 30, 6]]
-    assert data.notes == ("objects that hold no pixel, and count as missed as in pycocotools: 2",)
+    assert data.truth(1).corners.tolist()[2:] == [[5, 2, 8, 2], [30, 2, 30, 6], [7, 2, 7, 6]]
+    assert data.notes == ("objects in the file that hold no pixel, and count as missed as in pycocotools: 2",)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"images": []}', b"[" * 10_000])

@@ -53,3 +53,18 @@ def test_a_failure_is_told_to_everyone_who_asks() -> None:
     for _ in range(2):
         with pytest.raises(DataError, match="no 4"):
             held(4)
+
+
+def test_a_failure_is_not_held() -> None:
+    calls = []
+
+    def fails_once(key: int) -> int:
+        calls.append(key)
+        if len(calls) == 1:
+            raise DataError("not yet")
+        return key * 10
+
+    held = Held(fails_once, 1)
+    with pytest.raises(DataError, match="not yet"):
+        held(4)
+    assert (held(4), held(4), calls) == (40, 40, [4, 4])

@@ -77,6 +77,14 @@ def test_a_coco_file_gives_its_photographs(tmp_path: Path) -> None:
     assert [(each.name, each.image.shape, each.label) for each in samples] == [
         ("a.png", (5, 6, 3), None), ("z.png", (24, 30, 3), None),
     ]  # fmt: skip
+    caption = {"id": 1, "image_id": document["images"][0]["id"], "caption": "a dog"}
+    of_images = {"info": document["info"], "images": document["images"]}
+    for other in (of_images, of_images | {"annotations": [caption]}):
+        path.write_text(json.dumps(other))
+        assert [each.name for each in load_data(path)] == ["a.png", "z.png"]
+    path.write_text(json.dumps({"images": [document["images"][0]] * 2}))
+    with pytest.raises(DataError, match=r"two entries of .* are image \d+; give each its own id"):
+        load_data(path)
     path.write_text(json.dumps(document | {"images": []}))
     with pytest.raises(DataError, match=r"instances_val\.JSON lists no image"):
         load_data(path)

@@ -39,7 +39,7 @@ TARGETS = {
         Target("image", tuple(loader for loader in LOADERS if loader.name.startswith("image")), mutators.png),
         Target("mask", _named("mask"), mutators.png),
         Target("voc", _named("voc annotation"), mutators.xml),
-        Target("coco", _named("coco annotations"), mutators.json_text),
+        Target("coco", _named("coco annotations", "coco images"), mutators.json_text),
         Target("labels-csv", _named("labels.csv")),
         Target("card", _named("card")),
         Target("manifest", _named("manifest"), mutators.json_text),

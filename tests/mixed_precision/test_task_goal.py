@@ -13,16 +13,19 @@ from PIL import Image
 import quantkit
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle
+from quantkit.bundle.network import network_of
+from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import DataError, UserError
 from quantkit.host.load import Load
 from quantkit.ir.graph import Graph
-from quantkit.mixed_precision import busy, measurements, search
+from quantkit.mixed_precision import busy, measurements, search, task_images
 from quantkit.mixed_precision.search import SearchResult, search_mixed_precision
 from quantkit.mixed_precision.task_images import judged_by_task
 from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.tasks.confusion import confusion_matrix, mean_intersection_over_union
+from quantkit.tasks.judge import task_and_data
 from tests.data.annotations import coco_document, coco_file, voc_folder
 from tests.networks import DATA, Builder
 from tests.requirements import requires
@@ -142,6 +145,21 @@ def test_the_corners_of_boxes_are_part_of_what_is_measured(engine: None, tmp_pat
     assert edges.drop_of_fp32 is not None and ended.drop_of_fp32 is not None
     assert (edges.drop_of_fp32.other, ended.drop_of_fp32.other) == (0.0, 1.0)
     assert edges.facts != ended.facts == {**ended.facts, "images": edges.sha256}
+
+
+def test_photographs_are_part_of_what_is_measured(
+    engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intervals are over photographs: other ones, other losses."""
+    root = voc_folder(tmp_path / "voc", {name: ((ROWS, COLUMNS), [("cat", CAT[0], 0)]) for name in ("a", "b")})
+    task, images = task_and_data("detection", network_of(DETECTOR), str(root))
+    assert isinstance(images, AnnotatedImages)
+    hashes = []
+    for photographs in (None, (0, 0), (0, 1), (0, 0)):
+        opened = replace(images, photographs=photographs)
+        monkeypatch.setattr(task_images, "task_and_data", lambda *_, opened=opened: (task, opened))
+        hashes.append(judged_by_task(DETECTOR, "detection", str(root), silent).facts["images"])
+    assert len(set(hashes)) == 3 and hashes[1] == hashes[3]
 
 
 def test_annotations_are_part_of_what_is_measured(engine: None, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_own_card(tmp_path: Path) -> None:
 
 def test_boxes_have_the_corners_of_the_card_or_else_of_the_family(tmp_path: Path) -> None:
     said = 'box_corners = "{}"\nclasses = 2'
-    assert read_card(written(tmp_path, OWN)).box_corners == "edges"
+    assert read_card(written(tmp_path, OWN)).box_corners is None
     assert read_card(written(tmp_path, OWN.replace("classes = 2", said.format("pixels")))).box_corners == "pixels"
     own = 'symbol = "mine-symbol.json"\nparams = "mine-0000.params"'
     for network, corners in (("ssd_512_resnet50_v1_custom", "pixels"), ("mask_rcnn_resnet50_v1b_coco", "edges")):

@@ -380,7 +380,7 @@ def test_a_network_says_what_it_is_for(engine: None, checkpoint: str) -> None:
     assert load_model("digits_ssd", task="classification").class_scores is None
     with pytest.raises(ModelError, match="there is no task 'cooking'; give one of classification, detection"):
         load_model(checkpoint, input_shape=SHAPE, task="cooking")  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="a network for detection are no class scores; leave out either the task"):
+    with pytest.raises(ModelError, match="networks for detection put out no class scores; leave out either the task"):
         load_model(checkpoint, input_shape=SHAPE, task="detection", class_scores=True)
 
 
@@ -391,5 +391,9 @@ def test_boxes_have_the_corners_that_the_user_says(engine: None, checkpoint: str
     ssd = "ssd_300_mobilenet0.25_custom"
     assert load_model(ssd, weights="random", quiet=True).box_corners == "pixels"
     assert load_model(ssd, weights="random", quiet=True, box_corners="edges").box_corners == "edges"
+    with pytest.raises(ModelError, match="v1 is for classification, which has no boxes; leave out box_corners"):
+        load_model("digits_resnet20_v1", box_corners="edges")
+    with pytest.raises(ModelError, match=" is for pose, which has no boxes"):
+        load_model(checkpoint, input_shape=SHAPE, task="pose", box_corners="pixels")
     with pytest.raises(ModelError, match="box_corners is 'inclusive'; give edges or pixels"):
         load_model(checkpoint, input_shape=SHAPE, box_corners="inclusive")  # type: ignore[arg-type]

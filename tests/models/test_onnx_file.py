@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,11 +80,20 @@ def test_another_size_is_preprocessed_in_proportion(digits: Path) -> None:
 
 def test_the_corners_of_boxes_are_kept(tmp_path: Path) -> None:
     for corners in ("edges", "pixels"):
-        export_onnx(load_model("digits_resnet20_v1", box_corners=corners), tmp_path / "net.onnx")  # type: ignore[arg-type]
+        model = replace(load_model("digits_resnet20_v1"), task=None, box_corners=corners)  # type: ignore[arg-type]
+        export_onnx(model, tmp_path / "net.onnx")
         assert load_model(tmp_path / "net.onnx").box_corners == corners
         told = {entry.key: entry.value for entry in onnx.load(tmp_path / "net.onnx").metadata_props}
         assert told.get("box_corners") == (None if corners == "edges" else corners)
         assert load_model(tmp_path / "net.onnx", box_corners="edges").box_corners == "edges"
+
+
+def test_detectors_that_do_not_say_have_the_corners_of_their_family(digits: Path) -> None:
+    """As files were before metadata knew it."""
+    for network, corners in (("ssd_512_resnet50_v1_voc", "pixels"), ("mine", "edges")):
+        assert load_model(with_metadata(digits, task="detection", network=network)).box_corners == corners
+    said = with_metadata(digits, network="ssd_512_resnet50_v1_voc", box_corners="edges")
+    assert load_model(said).box_corners == "edges"
 
 
 def with_metadata(path: Path, **told: str) -> Path:

@@ -242,6 +242,18 @@ def test_networks_are_judged_by_their_own_corners(engine: None, tmp_path: Path) 
         assert judge("detection", {"network": each}, str(root)).scores["network"][0].value == value
 
 
+def test_each_network_is_read_by_its_own_corners(engine: None, tmp_path: Path) -> None:
+    """Of two that put out the same, only one means what the annotation says."""
+    root = voc_folder(tmp_path / "voc", {"a": ((ROWS, COLUMNS), [("cat", (1.0, 1.0, 3.0, 4.0), 0)])})
+    Image.fromarray(pixels(((1.0, 1.0, 2.0, 3.0), 0.9, 0))).save(root / "JPEGImages" / "a.png")
+    edges = network(pixel_detector(), (3, ROWS, COLUMNS), RAW, ("cat",))
+    ended = replace(edges, box_corners="pixels")
+    for networks in ({"network": edges, "reference": ended}, {"reference": edges, "network": ended}):
+        scores = judge("detection", networks, str(root)).scores  # type: ignore[arg-type]
+        for role, each in networks.items():
+            assert scores[role][0].value == (1.0 if each is ended else 0.0)  # type: ignore[index]
+
+
 def test_networks_agree_by_what_they_put_out() -> None:
     size: Size = (20, 20)
     boxes = np.array([[[0.0, 0, 9, 9]]])

@@ -80,7 +80,9 @@ def test_objects_of_no_pixel_count_as_in_pycocotools(engine: None, tmp_path: Pat
         judged.summarize()
     scores = [score.value for score in evaluation.scores["network"]]
     assert scores == pytest.approx(judged.stats[:2].tolist(), abs=1e-9) and 0.5 < judged.stats[0] < 0.7
-    assert evaluation.document["notes"] == ["objects that hold no pixel, and count as missed as in pycocotools: 1"]
+    assert evaluation.document["notes"] == [
+        "objects in the file that hold no pixel, and count as missed as in pycocotools: 1"
+    ]
 
 
 def test_unnamed_classes_are_those_that_occur(engine: None, tmp_path: Path) -> None:
