@@ -14,8 +14,9 @@ row names the commit and the host that measured it. GluonCV's own INT8 networks 
 networks that quantkit quantizes in their place.
 
 Rows that OUT.json has already are kept, so that a run that was ended goes on; --retry measures those anew that have a
-problem, --again all that are asked for. --known takes rows from other runs. --share 2/4 takes every fourth network from
-the second on. Kernels are what the engines say that they ran. Needs the extras onnx, onnxruntime and openvino.
+problem, --again all that are asked for. --known takes rows from other runs; of two of a network the one measured last
+is kept. --share 2/4 takes every fourth network from the second on; several shares may run at a time, into the same
+OUT.json. Kernels are what the engines say that they ran. Needs the extras onnx, onnxruntime and openvino.
 """
 
 from __future__ import annotations
@@ -25,19 +26,22 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Optional
 
-from command_line import arguments, host_facts, run, write_results
-from zoo_page import line, page
+from command_line import arguments, run
+from zoo_file import Cells, changing, file_of, known_rows, mend_page, newest
+from zoo_page import line, troubles
 from zoo_rows import blank, rows_of
 
 from quantkit.backends.mxnet.zoo import zoo_names
 from quantkit.errors import QuantkitError
+from quantkit.host.dependent import dependent
 from quantkit.models.catalogue import Entry, catalogue
 
 # How often the sides of images are halved for a network that needs more memory than it may have.
@@ -46,19 +50,44 @@ _IMAGE_AXES = 3
 _TOO_MUCH_MEMORY = re.compile(
     "bad_alloc|bad allocation|MemoryError|[Cc]annot allocate|[Oo]ut of memory|more memory than it may have|"
     # The stack of a thread is memory, too.
-    "can't start new thread|Resource temporarily unavailable"
+    "can't start new thread|Resource temporarily unavailable|"
+    # Killed by the kernel, for want of memory.
+    r"the process ended with -9\b"
 )
 _STAGES = ("nothing", "loaded", "fused", "quantized", "exported")
-
-Cells = dict[str, Any]
-"""A row as JSON has it."""
 
 
 def main() -> None:
     """Take every network that the command line asks for."""
+    options = asked_for()
+    if options.alone is not None:
+        for reached in rows_of(entry_of(options.alone), options.gigabytes, options.halved):
+            # On a line of its own, whatever the engines print.
+            print(f"\n{json.dumps(asdict(reached))}", flush=True)
+        return
+    if options.known:
+        taken = [known_rows(file) for file in options.known]
+        with changing(options.out) as rows:
+            rows.update(newest(*taken, rows))
+    for entry in chosen(options.network, options.share):
+        # Read each time: another run may have measured it meanwhile.
+        known = None if options.out is None else known_rows(file_of(options.out)).get(entry.name)
+        if known is not None and not options.again and not (options.retry and troubles(known)):
+            continue
+        row = row_of(entry, options.minutes, options.gigabytes)
+        print(line(row), flush=True)
+        if options.out is not None:
+            with changing(options.out) as rows:
+                rows[entry.name] = row
+    if options.out is not None:
+        mend_page(options.out)
+
+
+def asked_for() -> argparse.Namespace:
+    """The options of the command line; the process ends with a message where they make no sense."""
     parser = arguments(__doc__)
-    parser.add_argument("--minutes", type=float, default=15.0, help="at most for each network")
-    parser.add_argument("--gigabytes", type=float, default=12.0, help="of memory at most")
+    parser.add_argument("--minutes", type=positive, default=15.0, help="at most for each network")
+    parser.add_argument("--gigabytes", type=positive, default=12.0, help="of memory at most")
     parser.add_argument("--share", type=share, default=(1, 1), metavar="K/N", help="every Nth network from the Kth on")
     parser.add_argument("--known", type=Path, action="append", default=[], help="take over the rows of this JSON file")
     parser.add_argument("--again", action="store_true", help="measure anew what has a row")
@@ -66,32 +95,26 @@ def main() -> None:
     parser.add_argument("--alone", metavar="NAME", help="one network in this process, as JSON on standard output")
     parser.add_argument("--halved", type=int, default=0, help="how often the sides of its images are halved")
     options = parser.parse_args()
-    if options.alone is not None:
-        for reached in rows_of(entry_of(options.alone), options.gigabytes, options.halved):
-            # On a line of its own, whatever the engines print.
-            print(f"\n{json.dumps(asdict(reached))}", flush=True)
-        return
     if missing := [file for file in options.known if not file.is_file()]:
         parser.error(f"there is no file {missing[0]}; --known takes the JSON file of another run")
-    files = [*options.known, *([] if options.out is None else [options.out.with_name(f"{options.out.name}.json")])]
-    rows = {name: row for file in files for name, row in known_rows(file).items()}
-    command = f"python benchmarks/zoo.py --minutes {options.minutes:g} --gigabytes {options.gigabytes:g}"
-    command += "".join(f" --network {part}" for part in options.network or ())
-    command += "" if options.share == (1, 1) else " --share {}/{}".format(*options.share)
+    if options.known and options.out is None:
+        parser.error("--known takes rows over into OUT.json; give --out, too")
+    if nameless := [part for part in options.network or () if not chosen([part])]:
+        parser.error(f"no network's name contains {nameless[0]!r}; `quantkit models '*'` lists the zoo")
+    return options
 
-    def write() -> None:
-        if options.out is not None:
-            write_results(options.out, command, host_facts(), {"rows": ordered(rows.values())}, page)
 
-    for entry in chosen(options.network, options.share):
-        known = rows.get(entry.name)
-        if known is not None and not options.again and not (options.retry and has_problem(known)):
-            continue
-        rows[entry.name] = row_of(entry, options.minutes, options.gigabytes)
-        print(line(rows[entry.name]), flush=True)
-        write()
-    if options.known:
-        write()
+def positive(text: str) -> float:
+    """A finite number above 0.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    with suppress(ValueError):
+        number = float(text)
+        if isfinite(number) and number > 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
 
 
 def share(text: str) -> tuple[int, int]:
@@ -132,39 +155,25 @@ def entry_of(name: str) -> Entry:
     raise QuantkitError(f"there is no network {name!r} in the zoo")
 
 
-def known_rows(path: Path) -> dict[str, Cells]:
-    """The rows of an earlier run by network; none where there is no file."""
-    if not path.exists():
-        return {}
-    return {row["network"]: row for row in json.loads(path.read_text())["rows"]}
-
-
-def ordered(rows: Iterable[Cells]) -> list[Cells]:
-    """Rows in the order of the catalogue; what it lacks comes last."""
-    places = {entry.name: place for place, entry in enumerate(zoo())}
-    return sorted(rows, key=lambda row: places.get(row["network"], len(places)))
-
-
-def has_problem(row: Mapping[str, Any]) -> bool:
-    """Whether a stage failed, or an engine."""
-    return bool(row["problem"]) or any(engine["problem"] for engine in row["engines"].values())
-
-
 def row_of(entry: Entry, minutes: float, gigabytes: float) -> Cells:
     """The row of a network; of one of GluonCV's own INT8 networks, which one is quantized in its place."""
     if entry.quantized_as is not None:
         return asdict(replace(blank(entry, gigabytes), quantized_as=entry.quantized_as))
-    return fitting(entry, minutes, gigabytes)
+    return {**fitting(entry, minutes, gigabytes), "minutes": minutes}
 
 
 def fitting(entry: Entry, minutes: float, gigabytes: float) -> Cells:
-    """The row of a network at its own size, or at the half of it at which its memory suffices for more stages."""
+    """The row of a network at its own size, or at the half of it at which its memory suffices for more stages.
+
+    All sizes together may take ``minutes``.
+    """
     row = best = alone(entry, minutes, gigabytes)
     spent = row["seconds"]
     for halved in range(1, _HALVINGS + 1):
-        if len(entry.input_shape) != _IMAGE_AXES or not _TOO_MUCH_MEMORY.search(row["problem"]):
+        left = minutes - spent / 60
+        if left <= 0 or len(entry.input_shape) != _IMAGE_AXES or not _TOO_MUCH_MEMORY.search("\n".join(troubles(row))):
             break
-        row = alone(entry, minutes, gigabytes, halved)
+        row = alone(entry, left, gigabytes, halved)
         spent += row["seconds"]
         if _progress(row) > _progress(best):
             best = {**row, "full_input": best["full_input"] or best["input"]}
@@ -182,12 +191,13 @@ def alone(entry: Entry, minutes: float, gigabytes: float, halved: int = 0) -> Ce
     began = perf_counter()
     problem = ""
     try:
-        done = subprocess.run([sys.executable, __file__, *own], capture_output=True, timeout=60 * minutes, check=False)
+        command = dependent([sys.executable, __file__, *own])
+        done = subprocess.run(command, capture_output=True, timeout=60 * minutes, check=False)
         printed = done.stdout
         if done.returncode != 0:
             problem = f"the process ended with {done.returncode}: {_last_words(done.stderr)}"
     except subprocess.TimeoutExpired as error:
-        printed, problem = error.stdout or b"", f"not done after {minutes:g} minutes"
+        printed, problem = error.stdout or b"", f"not done after {minutes:.3g} minutes"
     row = _last_row(printed) or asdict(blank(entry, gigabytes, halved))
     if not problem:
         return row

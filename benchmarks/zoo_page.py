@@ -16,7 +16,7 @@ _COVERED = 0.97
 _COLUMNS = (
     "network", "task", "input", "layers in INT8", "of MACs %", "cosine with FP32", "fusion's deviation",
     *(f"{engine}: cosine with MXNet, layers in integers" for engine in DEPLOYED_ONNX), "stopped by",
-    "GiB, of at most", "s",
+    "GiB, of at most", "s, of at most",
 )  # fmt: skip
 
 _SORTED = (
@@ -37,7 +37,7 @@ def page(document: Document) -> str:
     quantized = [row for row in judged if row and row["coverage"]]
     covered = sum(_share(row["coverage"]) >= _COVERED for row in quantized)
     measured = [row for row in rows if not row["quantized_as"]]
-    others = [row for row in measured if row["problem"] or not row["coverage"] or _share(row["coverage"]) < _COVERED]
+    others = [row for row in measured if troubles(row) or not row["coverage"] or _share(row["coverage"]) < _COVERED]
     lines = [
         f"`{document['command']}`. Measured on",
         "",
@@ -48,7 +48,7 @@ def page(document: Document) -> str:
         f"ONNX; {' and '.join(_running(quantized))}. {len(rows) - len(measured)} of the names are GluonCV's own INT8 "
         "networks, in whose place quantkit quantizes FP32 networks; they count as these do.",
         "",
-        "Networks that stop early or have less in INT8, and why:",
+        "Networks that stop early, fail in an engine or have less in INT8, and why:",
         "",
         *table(("network", "of MACs %", "reason (of MACs %)")),
         *map(_exception, others),
@@ -68,6 +68,12 @@ def page(document: Document) -> str:
     return "\n".join(lines) + "\n"
 
 
+def troubles(row: Cells) -> list[str]:
+    """What stopped a network, and what its engines failed at; nothing where all went well."""
+    own = [row["problem"]] if row["problem"] else []
+    return own + [f"{engine}: {ran['problem']}" for engine, ran in row["engines"].items() if ran["problem"]]
+
+
 def line(row: Cells) -> str:
     """A network's line of the table."""
     covered = row["coverage"]
@@ -85,7 +91,7 @@ def line(row: Cells) -> str:
         *(_ran(row["engines"].get(engine)) for engine in DEPLOYED_ONNX),
         _cell(row["problem"]),
         f"{row['peak']:.1f} of {row['bound']:g}",
-        f"{row['seconds']:.0f}",
+        f"{row['seconds']:.0f} of {60 * row['minutes']:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -100,7 +106,7 @@ def _exception(row: Cells) -> str:
     covered = row["coverage"]
     left = covered["left"] if covered else ()
     reasons = [f"{each['reason']} ({100 * each['macs'] / covered['macs']:.1f})" for each in left]
-    reasons += [row["problem"]] if row["problem"] else []
+    reasons += troubles(row)
     share = f"{100 * _share(covered):.1f}" if covered else ""
     return f"| {row['network']} | {share} | {_cell('; '.join(reasons))} |"
 

@@ -6,6 +6,7 @@ import resource
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -58,9 +59,9 @@ class Row:
     next one, or an engine after the last, did not. ``fusion`` is the largest relative deviation of fused FP32,
     ``cosine`` that of INT8 with FP32; where outputs are lists that are sorted by score, of the tensors before, and None
     where the network selects regions within. ``bound`` is the memory that its process may have, ``peak`` what it had
-    at most, in GiB; ``full_input`` is the input that needed more. ``quantized_as`` is the network that quantkit
-    quantizes in place of one of GluonCV's own INT8 networks, whose row says the rest. ``host`` and ``revision`` are
-    those that measured.
+    at most, in GiB; ``full_input`` is the input that needed more. ``minutes`` is the time that the network may take.
+    ``quantized_as`` is the network that quantkit quantizes in place of one of GluonCV's own INT8 networks, whose row
+    says the rest. ``host`` and ``revision`` are those that measured, and ``measured`` is when that began, in UTC.
     """
 
     network: str
@@ -76,15 +77,19 @@ class Row:
     bound: float = 0.0
     peak: float = 0.0
     full_input: str = ""
+    minutes: float = 0.0
     quantized_as: Optional[str] = None
     host: Mapping[str, str] = field(default_factory=dict)
     revision: Mapping[str, Any] = field(default_factory=dict)
+    measured: str = ""
 
 
 def blank(entry: Entry, gigabytes: float, halved: int = 0) -> Row:
     """The row of a network of which nothing is known yet."""
     extents = "x".join(map(str, _shape(entry, halved)))
-    return Row(entry.name, entry.task, extents, bound=gigabytes, host=host_facts(), revision=revision_facts())
+    measured = datetime.now(UTC).isoformat(timespec="seconds")
+    measuring = Row(entry.name, entry.task, extents, bound=gigabytes, measured=measured)
+    return replace(measuring, host=host_facts(), revision=revision_facts())
 
 
 def rows_of(entry: Entry, gigabytes: float, halved: int = 0) -> Iterator[Row]:

@@ -83,7 +83,7 @@ def _describe(terminal: Terminal, name: str) -> None:
     computed = planned_coverage(load_model(name, weights="random", quiet=True))
     known = {card.name: _description(card)}
     coverage = {**asdict(computed), "share": computed.share}
-    result = {"models": [{**known[card.name], "notes": list(card.notes), "coverage": coverage}]}
+    result = {"models": [{**known[card.name], "coverage": coverage}]}
     notes = (f"note: {note}" for note in card.notes)
     terminal.show(result, *_long([card], known), _coverage(computed), *notes, _legend())
 
@@ -112,6 +112,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "accuracy": None,
         "sources": [],
         "quantized_as": entry.quantized_as,
+        "notes": [],
     }
 
 
@@ -128,6 +129,7 @@ def _description(card: Card) -> dict[str, Any]:
         "accuracy": asdict(card.accuracy) if card.accuracy else None,
         "sources": _sources(card),
         "quantized_as": None,
+        "notes": list(card.notes),
     }
 
 

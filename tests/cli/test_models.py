@@ -22,6 +22,14 @@ def test_cards_are_listed_by_default(run: Run) -> None:
     assert [each["name"] for each in listed(run)] == [card.name for card in cards()]
 
 
+def test_a_network_has_the_same_keys_in_a_list_and_alone(run: Run, engine: None) -> None:
+    (alone,) = listed(run, "squeezenet1.1")
+    in_list = {each["name"]: each for each in listed(run, "squeezenet1.*")}
+    assert {key: known for key, known in alone.items() if key != "coverage"} == in_list["squeezenet1.1"]
+    # Networks without a card.
+    assert all(each["notes"] == [] for each in listed(run, "*_int8"))
+
+
 def test_networks_for_a_task(run: Run, engine: None) -> None:
     known = listed(run, "--task", "detection")
     assert {each["task"] for each in known} == {"detection"}

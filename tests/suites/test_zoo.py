@@ -1,219 +1,26 @@
-"""The suite of GluonCV's whole zoo: what becomes of a network, what its page says, and that an ended run goes on."""
+"""The suite of GluonCV's whole zoo: what becomes of a network, in a process of its own and at which size."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 from argparse import ArgumentTypeError
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quantkit.backends.mxnet.zoo import zoo_names
-from quantkit.diagnosis.coverage import Coverage, Left
+from quantkit.files.files import shipped
 from quantkit.models.catalogue import Entry
+from tests.processes import environment
+from tests.suites.zoo_rows_made import lines, quantized, refused
 
-COVERED = Coverage(1000, 10, 9, 400, 390, (Left("no kernel", 1, 10),))
 SMALL = Entry("cifar_resnet20_v1", "classification", "resnet", (3, 32, 32))
-REVISION = {"version": "0.1.0", "commit": "0123456789abcdef", "dirty": False}
-
-
-def quantized(**changes: Any) -> dict[str, Any]:
-    from zoo_rows import InEngine, Row
-
-    engines = {"onnxruntime": InEngine(0.99991, 9), "openvino": InEngine(problem="EngineError: a | b")}
-    row = Row("net", "pose", "3x8x8", "exported", "", 2e-7, 0.9876, COVERED, engines, 61.4, 12.0, 3.21)
-    return asdict(replace(row, **{"host": {"cpu": "y"}, "revision": REVISION, **changes}))
-
-
-def refused(**changes: Any) -> dict[str, Any]:
-    """A network that cannot be loaded."""
-    return quantized(reached="nothing", coverage=None, engines={}, **{"problem": "ModelError: a\n| b", **changes})
-
-
-def stands(name: str, quantized_as: str) -> dict[str, Any]:
-    """One of GluonCV's own INT8 networks."""
-    from zoo_rows import Row
-
-    return asdict(Row(name, "pose", "3x8x8", quantized_as=quantized_as))
-
-
-def lines(*rows: dict[str, Any]) -> list[str]:
-    from zoo_page import page
-
-    return page({"command": "python x", "host": {"cpu": "z"}, "rows": rows}).splitlines()
-
-
-def test_a_row_has_all_stages() -> None:
-    expected = "| net | pose | 3x8x8 | 9 of 10 | 97.5 | 0.9876 | 2.0e-07 | 0.99991, 9 | EngineError: a \\| b |  | "
-    expected += "3.2 of 12 | 61 |"
-    assert expected in lines(quantized())
-
-
-def test_a_network_that_stopped_says_where() -> None:
-    from zoo_rows import Row
-
-    row = asdict(Row("net", "pose", "3x8x8", problem="ModelError: give\nanother", seconds=1.0, revision=REVISION))
-    assert "| net | pose | 3x8x8 |  |  |  |  |  |  | ModelError: give another | 0.0 of 0 | 1 |" in lines(row)
-
-
-def test_sorted_lists_have_no_cosine_with_mxnet() -> None:
-    from zoo_rows import InEngine
-
-    row = quantized(cosine=None, engines={"onnxruntime": InEngine(None, 9)})
-    assert "| net | pose | 3x8x8 | 9 of 10 | 97.5 |  | 2.0e-07 | sorted, 9 |  |  | 3.2 of 12 | 61 |" in lines(row)
-
-
-def counts(*rows: dict[str, Any]) -> str:
-    (found,) = (line for line in lines(*rows) if "names quantize" in line)
-    return found
-
-
-def test_networks_and_reasons_are_counted() -> None:
-    little = replace(COVERED, int8_macs=100, left=(Left("no kernel", 3, 200), Left("too wide", 1, 100)))
-    rows = (
-        quantized(network="a"),
-        quantized(network="b", coverage=little, reached="quantized", engines={}),
-        refused(network="c"),
-    )
-    assert counts(*rows).startswith(
-        "2 of 3 names quantize, 1 of them with at least 97 % of the multiply-accumulates in INT8. 1 are written as "
-        "ONNX; 1 run in onnxruntime and 0 run in openvino. 0 of the names are GluonCV's own INT8 networks"
-    )
-    assert lines(*rows)[-2:] == ["| no kernel | 2 | 4 |", "| too wide | 1 | 1 |"]
-
-
-def test_a_network_that_dies_in_an_engine_quantizes_all_the_same() -> None:
-    died = quantized(problem="the process ended with -6: abort", engines={})
-    assert counts(died).startswith("1 of 1 names quantize, 1 of them with at least 97 %")
-    assert "| net | 97.5 | no kernel (2.5); the process ended with -6: abort |" in lines(died)
-
-
-def test_int8_networks_of_gluoncv_count_as_those_that_stand_for_them_and_are_told_apart() -> None:
-    rows = (quantized(network="a"), stands("a_int8", "a"), refused(network="b"), stands("b_int8", "b"))
-    assert counts(*rows).startswith("2 of 4 names quantize, 2 of them with at least 97 %")
-    assert ". 2 are written as ONNX; 2 run in onnxruntime and" in counts(*rows)
-    assert "2 of the names are GluonCV's own INT8 networks, in whose place" in counts(*rows)
-    assert "| a_int8 | pose | 3x8x8 | as a |  |  |  |  |  |  |  |  |" in lines(*rows)
-    # Without the row of the other nothing is known.
-    assert counts(stands("a_int8", "a")).startswith("0 of 1 names quantize")
-
-
-def test_the_page_says_which_commits_and_hosts_measured() -> None:
-    newer = {**REVISION, "commit": "fedcba9876543210"}
-    rows = (
-        quantized(network="a", revision=newer),
-        quantized(network="b"),
-        quantized(network="c"),
-        quantized(network="d", host={"cpu": "y", "threads": "2"}),
-        stands("a_int8", "a"),
-    )
-    assert lines(*rows)[:6] == [
-        "`python x`. Measured on",
-        "",
-        "- cpu y, quantkit 0.1.0, commit 0123456789ab (clean): 2 networks",
-        "- cpu y, quantkit 0.1.0, commit fedcba987654 (clean): 1 network",
-        "- cpu y, threads 2, quantkit 0.1.0, commit 0123456789ab (clean): 1 network",
-        "",
-    ]
-
-
-def test_each_network_below_the_goal_says_why() -> None:
-    little = replace(COVERED, int8_macs=280, left=(Left("no kernel", 3, 80), Left("too wide", 1, 40)))
-    written = lines(quantized(), quantized(network="b", coverage=little), refused(network="c"))
-    (start,) = [place for place, line in enumerate(written) if line.startswith("Networks that stop early")]
-    assert written[start + 4 : start + 7] == [
-        "| b | 70.0 | no kernel (20.0); too wide (10.0) |",
-        "| c |  | ModelError: a \\| b |",
-        "",
-    ]
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The networks that were measured, in turn; their rows say so."""
-    import zoo
-
-    names: list[str] = []
-
-    def fitting(entry: Entry, minutes: float, gigabytes: float) -> dict[str, Any]:
-        assert (minutes, gigabytes) == (2.0, 3.0)
-        names.append(entry.name)
-        return quantized(network=entry.name, engines={}, seconds=float(len(names)))
-
-    monkeypatch.setattr(zoo, "fitting", fitting)
-    return names
-
-
-@pytest.fixture
-def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., dict[str, dict[str, Any]]]:
-    """Run the script, into the same file each time; the rows that are there then."""
-    import zoo
-
-    def measure(*options: str) -> dict[str, dict[str, Any]]:
-        always = ["--minutes", "2", "--gigabytes", "3", "--out", str(tmp_path / "r")]
-        monkeypatch.setattr(sys, "argv", ["zoo.py", *always, *options])
-        zoo.main()
-        return zoo.known_rows(tmp_path / "r.json")
-
-    return measure
-
-
-def test_what_is_known_is_kept(engine: None, asked: list[str], measure: Callable[..., dict[str, Any]]) -> None:
-    measure("--network=squeezenet1.0")
-    rows = measure("--network=squeezenet1")
-    assert asked == list(rows) == ["squeezenet1.0", "squeezenet1.1"]
-
-
-def test_again_measures_only_what_is_asked_for(
-    engine: None, asked: list[str], measure: Callable[..., dict[str, Any]]
-) -> None:
-    measure("--network=squeezenet1")
-    rows = measure("--network=squeezenet1.1", "--again")
-    assert asked == ["squeezenet1.0", "squeezenet1.1", "squeezenet1.1"]
-    assert {name: row["seconds"] for name, row in rows.items()} == {"squeezenet1.0": 1.0, "squeezenet1.1": 3.0}
-
-
-@pytest.mark.parametrize(
-    "trouble", [{"problem": "not done"}, {"engines": {"openvino": {"cosine": None, "integers": 0, "problem": "none"}}}]
-)
-def test_retry_measures_what_has_a_problem(
-    engine: None,
-    asked: list[str],
-    measure: Callable[..., dict[str, Any]],
-    trouble: dict[str, Any],
-    tmp_path: Path,
-) -> None:
-    measure("--network=squeezenet1", "--network=alexnet")
-    document = json.loads((tmp_path / "r.json").read_text())
-    document["rows"] = [row | (trouble if row["network"] == "squeezenet1.0" else {}) for row in document["rows"]]
-    (tmp_path / "r.json").write_text(json.dumps(document))
-    del asked[:]
-    rows = measure("--network=squeezenet1", "--retry")
-    assert asked == ["squeezenet1.0"]
-    assert [row["problem"] for row in rows.values() if row["network"] in ("squeezenet1.0", "squeezenet1.1")] == [""] * 2
-
-
-def test_rows_are_in_the_order_of_the_catalogue(
-    engine: None, asked: list[str], measure: Callable[..., dict[str, Any]]
-) -> None:
-    from zoo import zoo
-
-    for name in ("squeezenet1.1", "resnet18_v1", "alexnet"):
-        rows = measure(f"--network={name}")
-    assert asked[0] == "squeezenet1.1"
-    assert list(rows) == [entry.name for entry in zoo() if entry.name in rows]
-
-
-def test_int8_networks_of_gluoncv_are_not_measured(
-    engine: None, asked: list[str], measure: Callable[..., dict[str, Any]]
-) -> None:
-    rows = measure("--network=resnet50_v1_int8")
-    assert asked == []
-    assert rows["resnet50_v1_int8"]["quantized_as"] == "resnet50_v1"
 
 
 def test_the_zoo_is_that_of_gluoncv(engine: None) -> None:
@@ -330,11 +137,47 @@ def test_a_network_that_needs_too_much_memory_is_tried_at_half_its_size(
         return made | {"input": f"3x{side}x{side}", "seconds": 2.0}
 
     monkeypatch.setattr(zoo, "alone", alone)
-    row = zoo.fitting(SMALL, 1, 4)
+    row = zoo.fitting(SMALL, 15, 4)
     assert (row["input"], row["full_input"], row["seconds"]) == (f"3x{size}x{size}", full, seconds)
     assert bool(row["problem"]) == stopped
     (line,) = [line for line in lines(row) if line.startswith("| net | pose ")]
     assert ("(3x32x32 needs more memory) |" in line) == bool(full)
+
+
+@pytest.mark.parametrize(
+    ("problem", "in_engine"),
+    [("EngineError: std::bad_alloc", True), ("the process ended with -9: nothing was printed", False)],
+)
+def test_memory_may_be_too_little_for_an_engine_or_for_the_kernel(
+    problem: str, in_engine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import zoo
+
+    def alone(entry: Entry, minutes: float, gigabytes: float, halved: int = 0) -> dict[str, Any]:
+        engines = {"openvino": {"cosine": None, "integers": 0, "problem": problem if in_engine and not halved else ""}}
+        own = "" if in_engine or halved else problem
+        return quantized(reached="exported" if in_engine or halved else "fused", problem=own, engines=engines)
+
+    monkeypatch.setattr(zoo, "alone", alone)
+    row = zoo.fitting(SMALL, 15, 4)
+    assert (row["problem"], row["engines"]["openvino"]["problem"], row["full_input"]) == ("", "", "3x8x8")
+
+
+def test_all_sizes_together_take_no_longer_than_a_network_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    import zoo
+
+    given: list[float] = []
+
+    def alone(entry: Entry, minutes: float, gigabytes: float, halved: int = 0) -> dict[str, Any]:
+        given.append(minutes)
+        return refused(problem="EngineError: std::bad_alloc", seconds=90.0)
+
+    monkeypatch.setattr(zoo, "alone", alone)
+    zoo.fitting(SMALL, 4, 4)
+    assert given == [4.0, 2.5, 1.0]
+    del given[:]
+    zoo.fitting(SMALL, 3, 4)
+    assert given == [3.0, 1.5]
 
 
 def test_a_half_at_which_a_network_gets_less_far_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +188,7 @@ def test_a_half_at_which_a_network_gets_less_far_does_not_count(monkeypatch: pyt
         return [full, refused(problem="ModelError: does not accept input")][halved]
 
     monkeypatch.setattr(zoo, "alone", alone)
-    row = zoo.fitting(SMALL, 1, 4)
+    row = zoo.fitting(SMALL, 15, 4)
     assert (row["reached"], row["full_input"]) == ("quantized", "")
 
 
@@ -364,7 +207,7 @@ def test_nothing_else_is_tried_at_half_the_size(
     import zoo
 
     monkeypatch.setattr(zoo, "alone", lambda entry, minutes, gigabytes: quantized(problem=problem))
-    assert zoo.fitting(replace(SMALL, input_shape=shape), 1, 4)["full_input"] == ""
+    assert zoo.fitting(replace(SMALL, input_shape=shape), 15, 4)["full_input"] == ""
 
 
 def test_a_network_that_exceeds_its_bound_is_a_row(engine: None) -> None:
@@ -393,17 +236,58 @@ def test_what_is_no_share_is_refused(text: str) -> None:
         share(text)
 
 
-def test_rows_of_other_runs_are_taken_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: None) -> None:
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--network=squeezenet", "--network=nonsense"], "no network's name contains 'nonsense'"),
+        (["--known", __file__], "give --out, too"),
+        (["--known", f"{__file__}.json"], "there is no file"),
+        *((["--minutes", text], f"'{text}' is no number above 0") for text in ("0", "-1", "nan", "inf", "x")),
+        *((["--gigabytes", text], f"'{text}' is no number above 0") for text in ("0", "-1", "nan", "inf", "x")),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: list[str],
+    told: str,
+    engine: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     import zoo
 
-    monkeypatch.setattr(zoo, "fitting", lambda entry, minutes, gigabytes: quantized(network=entry.name))
-    for part in (1, 2):
-        options = ["--network", "squeezenet", "--share", f"{part}/2", "--out", str(tmp_path / f"part{part}")]
-        monkeypatch.setattr(sys, "argv", ["zoo.py", *options])
+    monkeypatch.setattr(zoo, "fitting", lambda *_: quantized())
+    monkeypatch.setattr(sys, "argv", ["zoo.py", *options])
+    with pytest.raises(SystemExit) as ended:
         zoo.main()
-    monkeypatch.delattr(zoo, "fitting")
-    files = [option for part in (1, 2) for option in ("--known", str(tmp_path / f"part{part}.json"))]
-    monkeypatch.setattr(sys, "argv", ["zoo.py", "--network", "squeezenet", *files, "--out", str(tmp_path / "whole")])
-    zoo.main()
-    rows = json.loads((tmp_path / "whole.json").read_text())["rows"]
-    assert sorted(row["network"] for row in rows) == ["squeezenet1.0", "squeezenet1.1"]
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+_KILLED = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+import zoo
+from quantkit.models.catalogue import Entry
+zoo.__file__ = sys.argv[2]
+zoo.alone(Entry("cifar_resnet20_v1", "classification", "resnet", (3, 32, 32)), 1, 4)
+"""
+
+
+def test_the_process_of_a_network_ends_with_a_run_that_is_killed(engine: None, tmp_path: Path) -> None:
+    script, pid = tmp_path / "alone.py", tmp_path / "pid"
+    script.write_text(f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)")
+    command = [sys.executable, "-c", _KILLED, str(shipped("benchmarks")), str(script)]
+    killed = subprocess.Popen(command, env=environment())
+    try:
+        assert any(pid.exists() and pid.read_text().endswith(" ") for _ in until(60))
+    finally:
+        killed.kill()
+        killed.wait()
+    assert any(not Path(f"/proc/{int(pid.read_text())}").exists() for _ in until(10))
+
+
+def until(seconds: float) -> Iterator[None]:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(0.02)
