@@ -81,10 +81,11 @@ def _converted(graph: Graph, shapes: Mapping[Tensor, Shape], opset: int) -> Conv
                 "end the network before it, or add a converter to quantkit/formats/onnx/writing"
             )
         CONVERTERS[node.op](conversion, node)
+    batch = shapes[Tensor(graph.inputs[0])][0]
     for tensor in graph.outputs:
         producer, first = graph.producer(tensor), shapes[tensor][0]
-        if producer is not None and first != 1:
-            raise refused(producer, f"as an output it has {first} rows for one image")
+        if producer is not None and first != batch:
+            raise refused(producer, f"as an output it has {first} rows for {batch} in the input")
     return conversion
 
 
