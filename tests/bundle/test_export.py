@@ -30,7 +30,7 @@ LARGER = (
     "mobilenet0.75", "mobilenet1.0", "resnet34_v1", "resnet34_v1b", "resnet34_v2", "resnet101_v1", "resnet101_v1b",
     "resnet101_v2", "resnet152_v1", "resnet152_v1b", "resnet152_v2", "vgg16",
 )  # fmt: skip
-# Detectors have no ONNX form yet.
+# Boxes of detectors are compared in tests/diagnosis/parity/test_detectors.py.
 NAMES = [
     card.name for card in cards() if card.name not in LARGER and len(card.input_shape) == 3 and card.task != "detection"
 ]
