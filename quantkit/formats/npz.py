@@ -51,7 +51,7 @@ _DAMAGE = (
     EOFError,
     ValueError,
     TypeError,
-    KeyError,
+    LookupError,
     OverflowError,
     MemoryError,
     RuntimeError,

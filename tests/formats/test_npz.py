@@ -74,6 +74,7 @@ def npy(shape: object = "(2, 3)", descr: str = "'<f4'", order: str = "False", va
         (npy(descr="'<U6'", shape="()"), "is <U6; only numbers"),
         (npy(descr="'<M8[s]'", shape="(3,)"), "only numbers"),
         (npy(descr="'S0'"), "only numbers"),
+        (npy(descr="()"), "cannot read"),
         (npy(order="'yes'"), "cannot read"),
         (b"\x93NUMPY\x03\x00" + bytes(100), "version"),
         (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{" + bytes(100), "cannot read"),
