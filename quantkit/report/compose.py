@@ -66,7 +66,7 @@ def _part(study: Study, folder: str) -> Part:
         ("All measurements", cell_tables(study)),
         (
             "Set-up",
-            [host(run), provenance(run), builds(run), contestants(study), kernels(study), thread_settings(study)],
+            [host(study), provenance(run), builds(run), contestants(study), kernels(study), thread_settings(study)],
         ),
         ("Warnings", [_warnings(study), warning_table(study)]),
         ("Left out", [left_out_table(study)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any, Optional
 
 from quantkit.backends.registry import DEPLOYED
@@ -34,10 +35,15 @@ _FACTS = {
 _ABSENT = {"cpu_quota": "none"}
 
 
-def host(run: Run) -> Table:
-    """The machine's facts."""
-    names = dict.fromkeys(name for name in (*_FACTS, *run.host) if name in run.host)
-    rows = [(_FACTS.get(name, name), _fact(run.host[name], _ABSENT.get(name, "not told"))) for name in names]
+def host(study: Study) -> Table:
+    """The machine's facts, and the core-to-core latency of the rounds, if it was measured."""
+    facts = study.run.host
+    names = dict.fromkeys(name for name in (*_FACTS, *facts) if name in facts)
+    rows = [(_FACTS.get(name, name), _fact(facts[name], _ABSENT.get(name, "not told"))) for name in names]
+    apart = [turn.core_to_core for cell in study.cells.values() for turn in cell.rounds if turn.core_to_core]
+    if apart:
+        told = f"{min(apart):.0f} to {max(apart):.0f}, median {median(apart):.0f}"
+        rows.append(("core-to-core latency there and back, ns", told))
     return Table("Machine", FACTS, tuple(rows))
 
 

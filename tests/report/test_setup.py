@@ -8,7 +8,7 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.results.results import Agreement, Contestant, Kernels, Network, Results
 from quantkit.report.compose import document
 from quantkit.report.page.markdown import markdown
-from quantkit.report.setup import grouped_warnings, kernels, ranges
+from quantkit.report.setup import grouped_warnings, host, kernels, ranges
 from quantkit.report.study.accuracy import graded
 from quantkit.report.study.summary import summarize
 from tests.report.synthetic import BUILDS, INT8, NATIVE, results
@@ -54,6 +54,19 @@ def test_other_engines_stand_beside_mxnet() -> None:
     assert row.row is not None and row.row.contestant == "INT8"
     assert found.challengers.index("NNCF") == 2
     assert "nncf" in text
+
+
+def test_core_to_core_latency_is_a_fact_of_the_machine_where_it_was_measured() -> None:
+    given = results()
+    assert not any("core-to-core" in fact for fact, _ in host(summarize([given])[0]).rows)
+    cells = tuple(
+        replace(
+            cell, rounds=tuple(replace(turn, core_to_core=apart) for turn, apart in zip(cell.rounds, (100, 130, 430)))
+        )
+        for cell in given.cells
+    )
+    facts = host(summarize([replace(given, cells=cells)])[0]).rows
+    assert facts[-1] == ("core-to-core latency there and back, ns", "100 to 430, median 130")
 
 
 def test_layers_in_int8_are_shown_where_engines_tell_them() -> None:

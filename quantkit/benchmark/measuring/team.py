@@ -17,6 +17,7 @@ from quantkit.benchmark.placement.proof import Proof, problem, prove
 from quantkit.benchmark.results.results import Kernels, Round, Ticks, WarmUp
 from quantkit.benchmark.workers.instance import WORKER, Instance
 from quantkit.errors import InstanceError
+from quantkit.host.core_to_core import core_to_core
 from quantkit.host.load import Load, load_between, read_ticks
 from quantkit.host.topology import with_siblings
 
@@ -54,7 +55,8 @@ class Team:
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self._launches = tuple(launches)
-        pinned = {cpu for launch in launches for cpu in launch.placement.cpus or os.sched_getaffinity(0)}
+        self._cpus = _hardware_threads(launches[0])
+        pinned = {cpu for launch in launches for cpu in _hardware_threads(launch)}
         # Work on a core's other hardware thread slows down this one.
         self._watched = with_siblings(pinned)
         self.instances: list[Instance] = []
@@ -145,6 +147,7 @@ class Team:
             )
 
     def _round(self, seconds: float, patience: float) -> Round:
+        apart = core_to_core(self._cpus[0], self._cpus[-1]) if len(self._cpus) > 1 else None
         at, others = time.time(), self.watch()
         begun = time.monotonic_ns()
         start = begun + int((_LEAD + _LEAD_EACH * len(self.instances)) * 1e9)
@@ -162,6 +165,7 @@ class Team:
                 )
                 for answer in answers
             ),
+            core_to_core=apart,
         )
 
     def watch(self) -> Callable[[], Optional[Load]]:
@@ -217,6 +221,11 @@ class Team:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _hardware_threads(launch: Launch) -> tuple[int, ...]:
+    """Those that an instance may use."""
+    return launch.placement.cpus or tuple(sorted(os.sched_getaffinity(0)))
 
 
 def _started(launch: Launch) -> Instance:

@@ -8,6 +8,8 @@ from quantkit.benchmark.results.results import Cell
 
 # Cores' worth of work above which others disturb what is measured.
 STOLEN, BUSY = 0.03, 0.1
+# A hypervisor that moves a virtual processor to another chip triples the core-to-core latency or more.
+_MOVED = 2.0
 UNTOLD = "the system does not tell whether others used the same processors meanwhile"
 _FEW_ROUNDS, _FEW_REQUESTS = 5, 10
 _ENOUGH_TO_TELL = 6
@@ -49,6 +51,12 @@ def warnings(cell: Cell) -> tuple[str, ...]:
     unsteady = sum(not each.steady for each in cell.warm_up if len(each.durations) >= _ENOUGH_TO_TELL)
     if unsteady:
         texts.append(f"not steady when measuring began: {unsteady} of {len(cell.warm_up)} instances")
+    apart = [turn.core_to_core for turn in cell.rounds if turn.core_to_core is not None]
+    if apart and max(apart) > _MOVED * min(apart):
+        texts.append(
+            f"the core-to-core latency varied between {min(apart):.0f} and {max(apart):.0f} ns, as if the hypervisor "
+            "moved processors to other chips"
+        )
     requests = sum(len(ticks.ends) for turn in cell.rounds for ticks in turn.instances)
     if len(cell.rounds) < _FEW_ROUNDS or requests < _FEW_REQUESTS:
         texts.append(f"few samples: {requests} requests in {len(cell.rounds)} rounds")

@@ -80,13 +80,15 @@ class Round:
 
     ``at`` is the wall-clock time in seconds since 1970; ``busy`` and ``stolen`` are the cores that other processes
     used and that the hypervisor took meanwhile, on the instances' cores, None if the system does not show them;
-    ticks are coarse, so a single round's value may be negative.
+    ticks are coarse, so a single round's value may be negative. ``core_to_core`` is the latency in ns between the first
+    and the last hardware thread of an instance just before, there and back; None if it has one, or was not measured.
     """
 
     at: float
     busy: Optional[float]
     stolen: Optional[float]
     instances: Many[Ticks]
+    core_to_core: Optional[float] = None
 
     @property
     def window(self) -> tuple[int, int]:

@@ -64,6 +64,17 @@ def test_a_round_without_common_time_is_repeated(tmp_path: Path) -> None:
     assert high - low > 0.05e9
 
 
+def test_how_far_cores_are_apart_is_noted_where_an_instance_has_several(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(team, "core_to_core", lambda first, last: 1000.0 * first + last)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {7, 3, 5})
+    with ready(tmp_path, ANYWHERE) as several:
+        assert several.measure(0.02, 10).core_to_core == 3007.0
+    with ready(tmp_path, Placement((CPU,), None, 1)) as one:
+        assert one.measure(0.02, 10).core_to_core is None
+
+
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the time between two readings the processor is idle for 40 %, and 10 % are stolen."""
