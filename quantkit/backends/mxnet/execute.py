@@ -14,6 +14,7 @@ from quantkit.backends.base import Inputs, Session, Shape
 from quantkit.backends.mxnet.calls import engine_calls, failures, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.instructions import prepare_instructions
+from quantkit.backends.mxnet.outputs import values_of
 from quantkit.backends.mxnet.shapes import check_tensors
 from quantkit.backends.mxnet.support import int8_obstacle
 from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
@@ -80,7 +81,7 @@ class MxnetSession(Session):
             for array, value in zip(bound.inputs, values):
                 array[:] = _filled(value, array.shape)
             try:
-                outputs = [output.asnumpy() for output in bound.executor.forward(is_train=False)]
+                outputs = values_of(bound.executor.forward(is_train=False))
             except failures():
                 _finish_primitives()
                 raise

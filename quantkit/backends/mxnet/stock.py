@@ -10,6 +10,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.calls import engine_errors
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.outputs import values_of
 from quantkit.backends.mxnet.shapes import check_runs
 from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
 from quantkit.formats.mxnet import nnvm
@@ -63,7 +64,7 @@ def stock_int8_outputs(
         module.set_params(arguments, states)
         for batch in batches:
             module.forward(mxnet.io.DataBatch([mxnet.nd.array(batch)]), is_train=False)
-            yield module.get_outputs()[0].asnumpy()
+            yield values_of(module.get_outputs()[:1])[0]
 
 
 def _quantized(

@@ -141,6 +141,10 @@ class Network:
 
     def outputs(self) -> list[Any]:
         """The outputs of the last run, in the network's order."""
+        # Arrays in a layout of oneDNN's are reordered by this thread. With a team of its own, libgomp would have more
+        # threads than processors, and all would sleep after each operator from then on; see backends/mxnet/outputs.py.
+        preloaded, own = ctypes.CDLL(None), self._mxnet.base._LIB
+        (preloaded if hasattr(preloaded, "omp_set_num_threads") else own).omp_set_num_threads(1)
         return [value.asnumpy() for value in self._bound.outputs]
 
     def kernels(self) -> dict[str, int]:

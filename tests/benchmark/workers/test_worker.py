@@ -78,6 +78,19 @@ def test_it_computes_what_the_network_computes(
     assert os.sched_getaffinity(instance.pid) == {_last_cpu()}
 
 
+def test_reading_outputs_starts_no_threads(files: dict[str, str], tmp_path: Path) -> None:
+    """One output is in a layout of oneDNN's; libgomp's threads would sleep after each operator if they were more."""
+    requires("two-cpus")
+    np.save(tmp_path / "large.npy", np.ones((2, 3, 64, 64), np.float32))
+    with Instance([sys.executable], {**os.environ, "OMP_NUM_THREADS": "2"}) as anywhere:
+        anywhere.ask("load", 60, files=files)
+        anywhere.ask("bind", 60, input="data", data=str(tmp_path / "large.npy"))
+        anywhere.ask("run", 60)
+        before = len(os.listdir(f"/proc/{anywhere.pid}/task"))
+        anywhere.ask("outputs", 60, path=str(tmp_path / "out.npz"))
+        assert len(os.listdir(f"/proc/{anywhere.pid}/task")) == before
+
+
 def test_openmp_that_binds_threads_leaves_all_processors_to_be_counted() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:2]
     requires("two-cpus")
