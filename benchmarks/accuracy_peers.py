@@ -25,11 +25,11 @@ _ENVIRONMENT = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What one mode made of a network: its outputs, or why it has none."""
+    """What one mode made of a network: all its outputs, each of shape (images, ...), or why it has none."""
 
     peer: str
     mode: str
-    outputs: Union[np.ndarray, str]
+    outputs: Union[tuple[np.ndarray, ...], str]
     seconds: float = 0.0
 
 
@@ -102,7 +102,8 @@ class Peers:
         if done.returncode != 0:
             return PeerResult(peer, mode, f"exit code {done.returncode}: {_last_line(done)}")
         with np.load(out) as found:
-            return PeerResult(peer, mode, found["outputs"], float(found["seconds"]))
+            outputs = tuple(found[f"output{number}"] for number in range(len(found.files) - 1))
+            return PeerResult(peer, mode, outputs, float(found["seconds"]))
 
     def _call(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
         command = [str(self._python), "-I", *map(str, arguments)]

@@ -96,7 +96,7 @@ class _Trial:
         form = details.pop("form", found.mode)
         if isinstance(found.outputs, str):
             return Row(self.name, form, failure=found.outputs, **{**details, "seconds": None})
-        return self.row(form, [found.outputs], **details)
+        return self.row(form, found.outputs[:1], **details)
 
 
 def rows(network: Suite, suite: Suite, root: Path, peers: Optional[Peers]) -> Iterator[Row]:

@@ -13,6 +13,7 @@ import published_tables
 import recurrent_accuracy
 import run_pages
 import speed_tables
+import task_accuracy
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
 from command_line import table
@@ -80,6 +81,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "runs": lambda: run_pages.overview(results),
         "plain-loops": lambda: speed_tables.plain_loop_lines(results),
         "recurrent": lambda: _recurrent(data("recurrent-accuracy")["rows"]),
+        "tasks": lambda: _tasks(data("task-accuracy")["rows"]),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
@@ -240,6 +242,11 @@ def _mixed(rows: Sequence[Entry]) -> Lines:
 def _recurrent(rows: Sequence[dict[str, Any]]) -> Lines:
     yield from table(recurrent_accuracy.COLUMNS)
     yield from recurrent_accuracy.lines(rows)
+
+
+def _tasks(rows: Sequence[dict[str, Any]]) -> Lines:
+    yield from table(task_accuracy.COLUMNS)
+    yield from task_accuracy.lines(rows)
 
 
 def _recovered_speed(cells: Sequence[Entry]) -> Lines:

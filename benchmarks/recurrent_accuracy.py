@@ -31,11 +31,16 @@ from quantkit.evaluation.paired import paired_means
 from quantkit.evaluation.perplexity import cross_entropies, perplexity_change
 from quantkit.ir.graph import Graph
 from quantkit.lowering.onnx_lstm import LstmForm
-from quantkit.quantization.ptq_config import PresetName
 
 SCRIPTS = {"char_lm": "train_char_lm.py", "digits_lstm": "train_digits_lstm.py"}
-PRESETS: tuple[PresetName, ...] = ("none", "balanced")
 _CALIBRATION, _BATCH = 32, 8
+CONFIGS = {
+    "quantkit none": qk.QuantizationConfig(num_samples=_CALIBRATION, preset="none"),
+    "quantkit balanced": qk.QuantizationConfig(num_samples=_CALIBRATION, preset="balanced"),
+    "quantkit balanced, LSTM layers alone": qk.QuantizationConfig(
+        num_samples=_CALIBRATION, preset="balanced", exclude=("FullyConnected",)
+    ),
+}
 _MODELS = Path(__file__).parents[1] / "models"
 
 # Of the peers' modes, those that take recurrent networks.
@@ -132,14 +137,13 @@ def rows(name: str, peers: Peers) -> Iterator[Row]:
     """FP32, quantkit's presets in MXNet and as ONNX files, and the peers."""
     task = task_of(name)
     yield task.row("FP32", task.exact)
-    for preset in PRESETS:
-        config = qk.QuantizationConfig(num_samples=_CALIBRATION, preset=preset)
+    for form, config in CONFIGS.items():
         quantized = qk.quantize(task.model, task.calibration, config)
-        yield task.row(f"quantkit {preset}", run_all(quantized.graph, task.test))
-        for engine, form in _FORMS.items():
-            for result in peers.own_file(quantized, task.test, form):
+        yield task.row(form, run_all(quantized.graph, task.test))
+        for engine, layers in _FORMS.items():
+            for result in peers.own_file(quantized, task.test, layers):
                 if result.mode == f"{engine} FP32":
-                    yield _peer_row(task, f"quantkit {preset}, in {engine}", result)
+                    yield _peer_row(task, f"{form}, in {engine}", result)
     for result in peers.int8(task.model, task.calibration, task.test):
         if result.mode in _MODES:
             yield _peer_row(task, result.mode, result)
@@ -148,7 +152,7 @@ def rows(name: str, peers: Peers) -> Iterator[Row]:
 def _peer_row(task: Task, quantizer: str, result: PeerResult) -> Row:
     if isinstance(result.outputs, str):
         return Row(task.name, quantizer, task.measure, failure=result.outputs)
-    return task.row(quantizer, result.outputs.reshape(task.exact.shape))
+    return task.row(quantizer, result.outputs[0].reshape(task.exact.shape))
 
 
 def task_of(name: str) -> Task:

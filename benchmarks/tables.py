@@ -30,6 +30,7 @@ import recovered_speed
 import recurrent_accuracy
 import run_pages
 import soak
+import task_accuracy
 import time_spent
 import zoo_page
 from command_line import run, write_page
@@ -54,6 +55,7 @@ PAGES = {
     "recovered-speed": recovered_speed.page,
     "recurrent-accuracy": recurrent_accuracy.page,
     "soak": soak.page,
+    "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
     "zoo": zoo_page.page,
 }

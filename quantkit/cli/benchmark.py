@@ -146,9 +146,9 @@ def benchmark(
     """Measure throughput and latency across builds and pinned instances.
 
     A SUITE is a file, or the name of one that ships: engines, gluoncv-int8, int8-speedup, lstm-int8,
-    rnn, scaling, score, settings, smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the
-    engine of this environment. All contestants of a network take turns in random order; ratios come
-    with 95 % intervals.
+    onnx-files, rnn, scaling, score, settings, smoke. Builds (`quantkit builds list`) are made when first
+    needed; `here` is the engine of this environment. All contestants of a network take turns in random
+    order; ratios come with 95 % intervals.
 
     Results are on disk as soon as they are measured. The same command continues where an earlier one was interrupted.
     `quantkit report DIR` turns them into a page. Exit code 1: a cell failed, or nothing was measured.
@@ -240,7 +240,7 @@ def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
 def _check_target(target: str) -> None:
     """Make sure that the network exists before builds are made for it."""
     from quantkit.benchmark.suites.suite import shipped_suites
-    from quantkit.models.load import locate
+    from quantkit.models.locate import locate
 
     if is_bundle(target):
         return

@@ -74,7 +74,8 @@ def _describe(terminal: Terminal, name: str) -> None:
     """What one network is, and how much of it would run in INT8."""
     from quantkit.diagnosis.coverage import planned_coverage
     from quantkit.models.card import Card
-    from quantkit.models.load import load_model, locate
+    from quantkit.models.load import load_model
+    from quantkit.models.locate import locate
 
     card = locate(name)
     if not isinstance(card, Card):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,19 +16,20 @@ from quantkit.data.preprocess import Fit, Preprocess
 from quantkit.data.sample_noun import sample_noun
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
-from quantkit.models.card import Card, find_card, read_card
+from quantkit.models.card import Card
 from quantkit.models.families import WITHOUT_CLASS_SCORES, Task, check_task
 from quantkit.models.fit import fit
 from quantkit.models.labels import label_names
 from quantkit.models.layout import checked_layout, is_time_major
+from quantkit.models.locate import locate
 from quantkit.models.model import Model, Source
-from quantkit.models.names import built, nearest, zoo_card
+from quantkit.models.names import built
 from quantkit.models.onnx_file import ONNX_SUFFIX, from_onnx
 from quantkit.models.preprocess_change import PreprocessChange, with_preprocess
-from quantkit.models.preprocess_size import check_crop, preprocess_at
+from quantkit.models.preprocess_size import preprocess_at
 from quantkit.models.skeleton import Skeleton, skeleton_of
 from quantkit.models.states_as_inputs import StatesKind, check_states_kind, with_states_as_inputs
-from quantkit.models.symbol import newest_params, read_symbol, symbol_file
+from quantkit.models.symbol import newest_params, read_symbol
 from quantkit.models.vocabulary import vocabulary_of
 from quantkit.models.weights import Weights, from_file, resolve
 
@@ -171,28 +171,6 @@ def _from_text(
     return _from_checkpoint(found, weights, given, shape, layout, preprocess)
 
 
-def locate(spec: str) -> Union[Card, Path]:
-    """What a name or path stands for: a model card, an ONNX file, or the symbol file of a checkpoint.
-
-    Raises:
-        ModelError: there is no such network, or its card cannot be read.
-    """
-    path = Path(spec)
-    if path.suffix == ".toml":
-        return _own_card(path)
-    if path.suffix == ONNX_SUFFIX:
-        return path
-    shipped = None if os.sep in spec else find_card(spec)
-    return shipped or symbol_file(path) or _checked_name(spec)
-
-
-def _own_card(path: Path) -> Card:
-    card = read_card(path)
-    for preprocess in (card.preprocess, *(source.preprocess for source in card.sources)):
-        check_crop(preprocess, card.input_shape, f"model card {path}")
-    return card
-
-
 def _from_card(
     card: Card,
     weights: str,
@@ -304,26 +282,3 @@ def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
             "steps and features"
         )
     return tuple(int(each) for each in extents)
-
-
-def _checked_name(spec: str) -> Card:
-    """The card of a GluonCV name without a shipped one.
-
-    Raises:
-        ModelError: there is no such name; the nearest names are offered.
-    """
-    path = Path(spec)
-    if os.path.isdir(path):
-        raise ModelError(f"{spec} is a folder; give a checkpoint's prefix in it, or load a bundle with quantkit.load()")
-    if path.suffix in (".params", ".npz", ".safetensors"):
-        raise ModelError(
-            f"{spec} is not a network that can be read; give a -symbol.json or .onnx file, or a name with --weights"
-        )
-    card = None if os.sep in spec else zoo_card(spec)
-    if card is None:
-        offers = nearest(path.name)
-        hint = f"did you mean {', '.join(offers)}?" if offers else "`quantkit models` lists the names"
-        raise ModelError(
-            f"unknown network {spec!r}: no such name, model card, ONNX file, or checkpoint {spec}-symbol.json; {hint}"
-        )
-    return card

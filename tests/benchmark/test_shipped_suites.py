@@ -28,6 +28,7 @@ def test_there_are_all_of_them() -> None:
         "gluoncv-int8",
         "int8-speedup",
         "lstm-int8",
+        "onnx-files",
         "rnn",
         "score",
         "scaling",

@@ -12,7 +12,8 @@ from quantkit.formats.onnx.writing.conversion import Conversion, Operator
 from quantkit.formats.onnx.writing.model import CONVERTERS
 from quantkit.ir.graph import Node
 from quantkit.lowering.qdq import DEQUANTIZE, QUANTIZE
-from tests.lowering.onnx_operators import CASES, SHAPE
+from tests.lowering.operators.build import SHAPE
+from tests.lowering.operators.cases import CASES
 from tests.lowering.test_lowered_form import lines
 from tests.networks import DATA, Builder
 

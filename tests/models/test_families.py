@@ -24,7 +24,8 @@ from quantkit.errors import ModelError
 from quantkit.models import names as module
 from quantkit.models.card import Card
 from quantkit.models.families import FAMILIES, family_of, fp32_name
-from quantkit.models.load import load_model, locate
+from quantkit.models.load import load_model
+from quantkit.models.locate import locate
 from quantkit.models.names import built, zoo_card
 
 

@@ -136,7 +136,7 @@ elif sys.argv[2] == "broken":
 else:
     calibration, test = np.load(sys.argv[4]), np.load(sys.argv[5])
     assert open(sys.argv[3], "rb").read()
-    np.savez(sys.argv[6], outputs=test.reshape(len(test), -1)[:, :5], seconds=len(calibration))
+    np.savez(sys.argv[6], output0=test.reshape(len(test), -1)[:, :5], output1=test, seconds=len(calibration))
 """
 
 
@@ -154,7 +154,8 @@ def test_a_peer_that_fails_is_a_result(tmp_path: Path, engine: None) -> None:
     calibration, test = (np.random.default_rng(0).normal(size=(count, 3, 32, 32)) for count in (2, 4))
     fine, broken = peers.int8(model, calibration, test)
     assert (fine.mode, fine.seconds) == ("fine", 2)
-    np.testing.assert_array_equal(fine.outputs, test.reshape(4, -1)[:, :5])
+    np.testing.assert_array_equal(fine.outputs[0], test.reshape(4, -1)[:, :5])
+    np.testing.assert_array_equal(fine.outputs[1], test)
     assert broken.outputs == "exit code 1: it broke"
     assert [each.mode for each in peers.fp32(model, test)] == ["as it is"]
 

@@ -5,10 +5,11 @@
     python -I peers.py quantize MODE NET.onnx CALIBRATION.npy FOLDER
 
 The second quantizes with all calibration images and runs all test images, float32 arrays of shape (images, channels,
-height, width), one at a time. OUT.npz gets ``outputs``, float32 of shape (images, classes), and the ``seconds`` of
-quantization. The third writes the quantized network into FOLDER and prints the names of its files by role (``onnx``,
-or ``xml`` and ``bin``) as JSON on the last line. It runs in an environment of its own (`make .venv-peers/installed`, or
-the build ``peers`` of benchmarks), with the standard library, NumPy and the peers' packages alone.
+height, width), one at a time. OUT.npz gets ``output0``, ``output1`` and so on, each of shape (images, ...), and the
+``seconds`` of quantization. The third writes the quantized network into FOLDER and prints the names of its files by
+role (``onnx``, or ``xml`` and ``bin``) as JSON on the last line. It runs in an environment of its own
+(`make .venv-peers/installed`, or the build ``peers`` of benchmarks), with the standard library, NumPy and the peers'
+packages alone.
 
 Every peer is used as its documentation says. ONNX Runtime: static quantization to QDQ, u8 activations and s8 weights
 per channel, of the network that ``quant_pre_process`` has fused. Its entropy method counts in 128 bins and maps them to
@@ -40,7 +41,7 @@ import numpy as np
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
-Run = Callable[[np.ndarray], np.ndarray]
+Run = Callable[[np.ndarray], list[np.ndarray]]
 Quantizer = Callable[[Path, np.ndarray, Path], Path]
 
 
@@ -51,7 +52,7 @@ def _onnxruntime_session(path: Path) -> Run:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return lambda image: session.run(None, {name: image})[0]
+    return lambda image: list(session.run(None, {name: image}))
 
 
 # What has integer kernels among a detector's operators before non-maximum suppression.
@@ -117,7 +118,7 @@ def _openvino_session(path: Path) -> Run:
     core = openvino.Core()
     model = openvino.convert_model(str(path)) if path.suffix == ".onnx" else core.read_model(str(path))
     compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    return lambda image: compiled([image])[0]
+    return lambda image: list(compiled([image]).values())
 
 
 def _nncf(preset: str, fast: bool, model: Path, calibration: np.ndarray, folder: Path) -> Path:
@@ -176,9 +177,10 @@ def main() -> None:
         peer, quantize = MODES[mode]
         run = SESSIONS[peer](quantize(Path(model), np.load(calibration), Path(folder)))
         seconds = time.perf_counter() - begin
-        outputs = [run(image[None]).reshape(1, -1) for image in np.load(test, mmap_mode="r")]
+        outputs = [run(image[None]) for image in np.load(test, mmap_mode="r")]
     temporary = f"{out}.part.npz"
-    np.savez(temporary, outputs=np.concatenate(outputs), seconds=seconds)
+    named = {f"output{number}": np.concatenate(parts) for number, parts in enumerate(zip(*outputs))}
+    np.savez(temporary, **named, seconds=seconds)
     os.replace(temporary, out)
 
 

@@ -21,7 +21,9 @@ from quantkit.lowering.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.models.dataset import dataset
 from quantkit.models.load import load_model
 from quantkit.version import __version__
-from tests.lowering.onnx_operators import CASES, SHAPE, normalized, one, pooled
+from tests.lowering.operators.build import SHAPE, one
+from tests.lowering.operators.cases import CASES
+from tests.lowering.operators.layers import normalized, pooled
 from tests.networks import DATA, Builder, inverted_residual, residual_v1, residual_v2
 from tests.requirements import package, requires
 

@@ -12,7 +12,8 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import ExtraMissing, ModelError, UserError
 from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.ir.graph import Graph, Tensor
-from tests.lowering.onnx_operators import SHAPE, Build, convolved, normalized, one, pooled, transposed
+from tests.lowering.operators.build import SHAPE, Build, one
+from tests.lowering.operators.layers import convolved, normalized, pooled, transposed
 from tests.networks import DATA, Builder, residual_v1
 from tests.requirements import package
 
