@@ -7,7 +7,7 @@ classifies held-out digits row by row. All networks see the same sequences, and 
 network's outputs, with 95 % bootstrap intervals over sequences. The divergence is Kullback and Leibler's, of the
 predicted probabilities from FP32's. Signal to noise compares outputs with FP32's; it also counts what all classes of a
 step have in common, which changes no probability. Of quantkit's ONNX files, each engine runs the form whose LSTM layers
-it computes in INT8.
+it computes in INT8; one row has LSTM layers alone in INT8.
 """
 
 from __future__ import annotations
@@ -134,14 +134,14 @@ def main() -> None:
 
 
 def rows(name: str, peers: Peers) -> Iterator[Row]:
-    """FP32, quantkit's presets in MXNet and as ONNX files, and the peers."""
+    """FP32, what quantkit makes in MXNet and as ONNX files, and the peers."""
     task = task_of(name)
     yield task.row("FP32", task.exact)
     for form, config in CONFIGS.items():
         quantized = qk.quantize(task.model, task.calibration, config)
         yield task.row(form, run_all(quantized.graph, task.test))
-        for engine, layers in _FORMS.items():
-            for result in peers.own_file(quantized, task.test, layers):
+        for engine, lstm in _FORMS.items():
+            for result in peers.own_file(quantized, task.test, lstm):
                 if result.mode == f"{engine} FP32":
                     yield _peer_row(task, f"{form}, in {engine}", result)
     for result in peers.int8(task.model, task.calibration, task.test):

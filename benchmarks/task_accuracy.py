@@ -5,14 +5,15 @@
 ``digits_ssd`` and ``digits_fcn`` ship with quantkit. They are calibrated with 64 images of ``scenes:train`` and judged
 by the metric of their task on ``scenes:test``: mean average precision as in PASCAL VOC 2012, and mean intersection over
 union. All networks see the same images, and losses are against FP32 in MXNet. Intervals are those of the bootstrap over
-photographs, 95 %. Agreement is the same metric where FP32's predictions are the truth. The peers quantize the FP32 ONNX
-file, and run quantkit's file, too.
+the crops of photographs behind the scenes, 95 %. Agreement is the same metric where FP32's predictions are the truth,
+of a detector those with a score of one half or more. The peers quantize the FP32 ONNX file, and run it as it is and
+quantkit's INT8 file, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -27,6 +28,7 @@ from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.batches import batches
 from quantkit.data.placement import placement
 from quantkit.data.samples import Samples
+from quantkit.errors import EngineError
 from quantkit.evaluation.measure import Measure, over_groups, score, score_drop
 from quantkit.evaluation.network import Network
 from quantkit.ir.graph import Graph
@@ -75,33 +77,33 @@ class Trial:
 
     def row(self, quantizer: str, outputs: Outputs) -> Row:
         """The figures of a network's outputs for all images."""
-        own, exact = self._measures(outputs), self._measures(self.exact)
-        found = score(own[0])
-        if outputs is self.exact:
-            return Row(self.model.name, quantizer, found.name, _interval(found.value, found.low, found.high))
-        drop, agreed = score_drop(own[0], exact[0]), score(self._agreement(outputs)[0])
-        return Row(
-            self.model.name,
-            quantizer,
-            found.name,
-            _interval(found.value, found.low, found.high),
-            _interval(drop.points, drop.low, drop.high),
-            _interval(agreed.value, agreed.low, agreed.high),
-        )
+        own, exact = self._measure(outputs), self._measure(self.exact)
+        drop, agreed = score_drop(own, exact), score(self._agreement(outputs))
+        row = self._row(quantizer, own)
+        loss, agreement = _interval(drop.points, drop.low, drop.high), _interval(agreed.value, agreed.low, agreed.high)
+        return replace(row, loss=loss, agreement=agreement)
 
-    def _measures(self, outputs: Outputs) -> tuple[Measure, ...]:
+    def fp32_row(self) -> Row:
+        """The score of FP32 in MXNet."""
+        return self._row("FP32", self._measure(self.exact))
+
+    def _row(self, quantizer: str, measure: Measure) -> Row:
+        found = score(measure)
+        return Row(self.model.name, quantizer, found.name, _interval(found.value, found.low, found.high))
+
+    def _measure(self, outputs: Outputs) -> Measure:
         size = (self.model.input_shape[1], self.model.input_shape[2])
         compared = []
         for index, seen in enumerate(self.task.decode(outputs)):
             placed = placement(self.model.preprocess, self.data.size(index), size)
             compared.append(self.task.compare(self.data.truth(index), self.task.in_image(seen, placed)))
-        return over_groups(self.task.measures(compared), self.data.photographs)
+        return over_groups(self.task.measures(compared), self.data.photographs)[0]
 
-    def _agreement(self, outputs: Outputs) -> tuple[Measure, ...]:
+    def _agreement(self, outputs: Outputs) -> Measure:
         size = (self.model.input_shape[1], self.model.input_shape[2])
         pairs = zip(self.task.decode(self.exact), self.task.decode(outputs))
         compared = [self.task.compare(self.task.as_truth(wanted, size), seen) for wanted, seen in pairs]
-        return over_groups(self.task.agreement(compared), self.data.photographs)
+        return over_groups(self.task.agreement(compared), self.data.photographs)[0]
 
 
 def main() -> None:
@@ -122,7 +124,9 @@ def main() -> None:
 
 def rows(trial: Trial, peers: Peers) -> Iterator[Row]:
     """FP32, quantkit's presets in MXNet and as ONNX files, and the peers."""
-    yield trial.row("FP32", trial.exact)
+    yield trial.fp32_row()
+    for result in peers.fp32(trial.model, trial.test):
+        yield _peer_row(trial, result.mode, result)
     for preset in PRESETS:
         config = qk.QuantizationConfig(num_samples=_CALIBRATION, preset=preset)
         quantized = qk.quantize(trial.model, trial.calibration, config)
@@ -137,7 +141,10 @@ def rows(trial: Trial, peers: Peers) -> Iterator[Row]:
 def _peer_row(trial: Trial, quantizer: str, result: PeerResult) -> Row:
     if isinstance(result.outputs, str):
         return Row(trial.model.name, quantizer, failure=result.outputs)
-    return trial.row(quantizer, result.outputs)
+    try:
+        return trial.row(quantizer, result.outputs)
+    except EngineError as error:
+        return Row(trial.model.name, quantizer, failure=str(error))
 
 
 def trial_of(name: str) -> Trial:

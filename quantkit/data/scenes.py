@@ -107,7 +107,9 @@ def _annotated(split: str, classes: tuple[str, ...], truth: Callable[[int], T]) 
     def size(position: int) -> Size:
         return SIDE, SIDE
 
-    return AnnotatedImages(scene_images(split), classes, size, truth)
+    samples, crops = scene_images(split), len(_CROPS[split])
+    # Scenes that lie over the same crop of a photograph are alike.
+    return AnnotatedImages(samples, classes, size, truth, tuple(position % crops for position in range(len(samples))))
 
 
 def scenes(split: str) -> Callable[[int], Scene]:

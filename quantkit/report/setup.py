@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, Optional
@@ -36,15 +37,25 @@ _ABSENT = {"cpu_quota": "none"}
 
 
 def host(study: Study) -> Table:
-    """The machine's facts, and the core-to-core latency of the rounds, if it was measured."""
+    """The machine's facts, and the core-to-core latencies of the rounds, if they were measured."""
     facts = study.run.host
     names = dict.fromkeys(name for name in (*_FACTS, *facts) if name in facts)
     rows = [(_FACTS.get(name, name), _fact(facts[name], _ABSENT.get(name, "not told"))) for name in names]
-    apart = [turn.core_to_core for cell in study.cells.values() for turn in cell.rounds if turn.core_to_core]
-    if apart:
+    for (first, last), apart in sorted(_apart(study).items()):
         told = f"{min(apart):.0f} to {max(apart):.0f}, median {median(apart):.0f}"
-        rows.append(("core-to-core latency there and back, ns", told))
+        rows.append((f"core-to-core latency, {first} to {last} and back, ns", told))
     return Table("Machine", FACTS, tuple(rows))
+
+
+def _apart(study: Study) -> dict[tuple[str, str], list[float]]:
+    """The core-to-core latencies of all rounds, by the hardware threads between which they were measured."""
+    found = defaultdict(list)
+    for cell in study.cells.values():
+        cpus = cell.placements[0].cpus or ("the first usable", "the last")
+        for turn in cell.rounds:
+            if turn.core_to_core is not None:
+                found[str(cpus[0]), str(cpus[-1])].append(turn.core_to_core)
+    return found
 
 
 def _fact(value: Any, absent: str) -> str:

@@ -66,7 +66,7 @@ def test_core_to_core_latency_is_a_fact_of_the_machine_where_it_was_measured() -
         for cell in given.cells
     )
     facts = host(summarize([replace(given, cells=cells)])[0]).rows
-    assert facts[-1] == ("core-to-core latency there and back, ns", "100 to 430, median 130")
+    assert facts[-1] == ("core-to-core latency, 0 to 7 and back, ns", "100 to 430, median 130")
 
 
 def test_layers_in_int8_are_shown_where_engines_tell_them() -> None:

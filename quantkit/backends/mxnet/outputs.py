@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from quantkit.backends.base import session_threads
 from quantkit.backends.mxnet.compat import load_mxnet
 
 
@@ -18,30 +17,23 @@ def values_of(outputs: Sequence[Any]) -> list[np.ndarray]:
 
     The thread that reads an array in a layout of oneDNN's reorders it with OpenMP. Its team and the engine's are more
     threads than processors: from then on libgomp has threads sleep after each operator, which takes longer than most
-    operators. So the thread works alone here.
+    operators. So the thread works alone here; afterwards it has as many threads as a session.
 
     Raises:
         mxnet.base.MXNetError: an operator failed.
     """
     for output in outputs:
         output.wait_to_read()
-    with _alone():
-        return [output.asnumpy() for output in outputs]
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    runtime = openmp()
-    threads = runtime.omp_get_max_threads()
-    runtime.omp_set_num_threads(1)
+    # Of the thread that calls it, in the OpenMP runtime that MXNet is bound to; there is nothing to ask for the number.
+    set_threads = load_mxnet().base._LIB.MXSetNumOMPThreads
+    set_threads(1)
     try:
-        yield
+        return [output.asnumpy() for output in outputs]
     finally:
-        runtime.omp_set_num_threads(threads)
+        set_threads(_threads())
 
 
 @cache
-def openmp() -> ctypes.CDLL:
-    """The OpenMP runtime that the engine uses: one that was preloaded, or its own."""
-    preloaded, own = ctypes.CDLL(None), load_mxnet().base._LIB
-    return preloaded if hasattr(preloaded, "omp_set_num_threads") else own
+def _threads() -> int:
+    """That of sessions; the OpenMP runtime reads its variable once, too."""
+    return session_threads()

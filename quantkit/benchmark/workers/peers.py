@@ -178,6 +178,8 @@ def main() -> None:
         run = SESSIONS[peer](quantize(Path(model), np.load(calibration), Path(folder)))
         seconds = time.perf_counter() - begin
         outputs = [run(image[None]) for image in np.load(test, mmap_mode="r")]
+        if any(len(each) != 1 for image in outputs for each in image):
+            sys.exit("an output does not begin with the batch")
     temporary = f"{out}.part.npz"
     named = {f"output{number}": np.concatenate(parts) for number, parts in enumerate(zip(*outputs))}
     np.savez(temporary, **named, seconds=seconds)

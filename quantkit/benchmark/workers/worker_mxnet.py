@@ -118,6 +118,7 @@ class Network:
 
     def __init__(self, files: dict[str, str], threads: int) -> None:
         self.settings: dict[str, Any] = {}
+        self._threads = threads
         with open(files["symbol"], encoding="utf-8") as file:
             if _INT8_LSTM in file.read():
                 # The kernel works without VNNI alone; the engine reads this when it first computes.
@@ -143,9 +144,12 @@ class Network:
         """The outputs of the last run, in the network's order."""
         # Arrays in a layout of oneDNN's are reordered by this thread. With a team of its own, libgomp would have more
         # threads than processors, and all would sleep after each operator from then on; see backends/mxnet/outputs.py.
-        preloaded, own = ctypes.CDLL(None), self._mxnet.base._LIB
-        (preloaded if hasattr(preloaded, "omp_set_num_threads") else own).omp_set_num_threads(1)
-        return [value.asnumpy() for value in self._bound.outputs]
+        set_threads = self._mxnet.base._LIB.MXSetNumOMPThreads
+        set_threads(1)
+        try:
+            return [value.asnumpy() for value in self._bound.outputs]
+        finally:
+            set_threads(self._threads)
 
     def kernels(self) -> dict[str, int]:
         """Nothing: MXNet tells its kernels from its start on or not at all, and telling costs time."""
