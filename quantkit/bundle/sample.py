@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 import numpy as np
@@ -47,7 +47,10 @@ def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: b
     if keep:
         return StoredSample(source.sample, "own")
     if model.preprocess is not None and model.input_shape[0] == _CHANNELS:
-        photograph = next(batches(photographs(), model.preprocess, model.input_shape, 1, 1, workers=0))
+        # Where images come in the size of the input, photographs do not.
+        sized = model.preprocess.crop or model.preprocess.fit
+        preprocess = model.preprocess if sized else replace(model.preprocess, resize=None, fit="stretch")
+        photograph = next(batches(photographs(), preprocess, model.input_shape, 1, 1, workers=0))
         return StoredSample(photograph.data, "built-in")
     # This generator's stream never changes, so the same network always gives the same bundle.
     random = np.random.RandomState(0)

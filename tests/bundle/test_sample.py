@@ -106,6 +106,18 @@ def test_fp32_bundles(images: QuantizedModel, tmp_path: Path, keep: bool, origin
     assert verify_bundle(bundle).ok
 
 
+def test_a_network_whose_images_come_in_its_size_gets_a_scaled_photograph(
+    digits: Model, own: np.ndarray, tmp_path: Path
+) -> None:
+    preprocess = replace(digits.preprocess, resize=None, crop=None)
+    source = quantkit.fuse(replace(digits, preprocess=preprocess), np.ascontiguousarray(own[:, :32, :32]))
+    stored = read_bundle(write_float_bundle(source, tmp_path / "bundle"))
+    (photograph,) = photographs().read((0,))
+    expected = apply(replace(preprocess, fit="stretch"), photograph.image, input_shape=digits.input_shape)
+    assert stored.manifest.sample == "built-in"
+    np.testing.assert_array_equal(stored.sample.input[0], expected)
+
+
 @pytest.mark.parametrize("samples", ["digits:train", "builtin"])
 def test_built_in_images_are_stored_as_they_always_were(digits: Model, tmp_path: Path, samples: str) -> None:
     """The manifest need not say more than that the network was calibrated with them."""

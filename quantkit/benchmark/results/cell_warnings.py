@@ -8,9 +8,6 @@ from quantkit.benchmark.results.results import Cell
 
 # Cores' worth of work above which others disturb what is measured.
 STOLEN, BUSY = 0.03, 0.1
-# A hypervisor that moves a virtual processor to another chip triples the core-to-core latency or more; a single round
-# may have been disturbed otherwise.
-_MOVED, _MOVED_ROUNDS = 2.0, 2
 UNTOLD = "the system does not tell whether others used the same processors meanwhile"
 _FEW_ROUNDS, _FEW_REQUESTS = 5, 10
 _ENOUGH_TO_TELL = 6
@@ -52,12 +49,6 @@ def warnings(cell: Cell) -> tuple[str, ...]:
     unsteady = sum(not each.steady for each in cell.warm_up if len(each.durations) >= _ENOUGH_TO_TELL)
     if unsteady:
         texts.append(f"not steady when measuring began: {unsteady} of {len(cell.warm_up)} instances")
-    apart = [turn.core_to_core for turn in cell.rounds if turn.core_to_core is not None]
-    if sum(each > _MOVED * min(apart) for each in apart) >= _MOVED_ROUNDS:
-        texts.append(
-            f"the core-to-core latency varied between {min(apart):.0f} and {max(apart):.0f} ns, as when a hypervisor "
-            "moves processors to other chips"
-        )
     requests = sum(len(ticks.ends) for turn in cell.rounds for ticks in turn.instances)
     if len(cell.rounds) < _FEW_ROUNDS or requests < _FEW_REQUESTS:
         texts.append(f"few samples: {requests} requests in {len(cell.rounds)} rounds")

@@ -34,16 +34,6 @@ def test_others_that_nobody_tells_of_are_a_warning_but_no_disturbance() -> None:
     ]
 
 
-def test_processors_that_moved_are_a_warning_but_no_disturbance() -> None:
-    calm = cell([[closed_loop([1.0] * 10)]] * 10)
-    near = replace(calm, rounds=tuple(replace(turn, core_to_core=130.0 + i) for i, turn in enumerate(calm.rounds)))
-    once = replace(near, rounds=(*near.rounds[:9], replace(near.rounds[9], core_to_core=430.0)))
-    moved = replace(near, rounds=(*near.rounds[:8], *(replace(turn, core_to_core=430.0) for turn in near.rounds[8:])))
-    assert warnings(near) == warnings(once) == ()
-    assert ["varied between 130 and 430 ns" in text for text in warnings(moved)] == [True]
-    assert disturbances(moved) == ()
-
-
 def test_few_samples_are_nobodys_fault() -> None:
     few = cell([[closed_loop([1.0])]], warnings=("late",))
     assert len(warnings(few)) == 2
