@@ -13,13 +13,14 @@ import pytest
 
 from quantkit.host import core_to_core as core_to_core_file
 from quantkit.host.core_to_core import core_to_core
+from tests.requirements import requires
 
 CPUS = sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.timing
-@pytest.mark.skipif(len(CPUS) < 2, reason="one hardware thread")
 def test_two_hardware_threads_answer_each_other_within_microseconds() -> None:
+    requires("two-cpus")
     # A system call or a wait for the scheduler takes longer.
     assert 20 < core_to_core(CPUS[0], CPUS[-1]) < 20_000
 
