@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
+from command_line import Document, arguments, host_facts, write_results
 
 from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
 from quantkit.bundle.export import export_onnx
@@ -108,6 +109,38 @@ class Peers:
     def _call(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
         command = [str(self._python), "-I", *map(str, arguments)]
         return subprocess.run(dependent(command), capture_output=True, text=True, check=False)
+
+
+def write_rows_beside_peers(
+    script: str,
+    description: Optional[str],
+    names: Sequence[str],
+    rows: Callable[[str, Peers], Iterable[Any]],
+    line: Callable[[Any], str],
+    page: Callable[[Document], str],
+) -> None:
+    """Print the rows of the networks named on the command line, and write them if it asks for that.
+
+    Args:
+        script: the name of the script.
+        description: what it measures.
+        names: of all its networks.
+        rows: the rows of a network, dataclasses.
+        line: a row in the page's table.
+        page: the page of a run's JSON.
+    """
+    parser = arguments(description)
+    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="the peers' interpreter, not .venv-peers")
+    options = parser.parse_args()
+    chosen = [name for name in names if not options.network or any(part in name for part in options.network)]
+    peers, found = Peers(options.peers), []
+    for row in (row for name in chosen for row in rows(name, peers)):
+        found.append(row)
+        print(line(row), flush=True)
+    if options.out is not None:
+        parts = "".join(f" --network {part}" for part in options.network or ())
+        figures = {"peers": peers.versions, "rows": [asdict(row) for row in found]}
+        write_results(options.out, f"python benchmarks/{script}.py{parts}", host_facts(), figures, page)
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
-from accuracy_peers import PeerResult, Peers
-from command_line import Document, arguments, host_facts, rows_page, run, write_results
+from accuracy_peers import PeerResult, Peers, write_rows_beside_peers
+from command_line import Document, rows_page, run
 
 import quantkit as qk
 from quantkit.backends.mxnet.stream import outputs_of
@@ -119,18 +119,7 @@ class Task:
 
 def main() -> None:
     """Measure the networks named on the command line."""
-    parser = arguments(__doc__)
-    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="the peers' interpreter, not .venv-peers")
-    options = parser.parse_args()
-    names = [name for name in SCRIPTS if not options.network or any(part in name for part in options.network)]
-    peers, found = Peers(options.peers), []
-    for row in (row for name in names for row in rows(name, peers)):
-        found.append(row)
-        print(_line(row), flush=True)
-    if options.out is not None:
-        parts = "".join(f" --network {part}" for part in options.network or ())
-        figures = {"peers": peers.versions, "rows": [asdict(row) for row in found]}
-        write_results(options.out, f"python benchmarks/recurrent_accuracy.py{parts}", host_facts(), figures, page)
+    write_rows_beside_peers("recurrent_accuracy", __doc__, tuple(SCRIPTS), rows, _line, page)
 
 
 def rows(name: str, peers: Peers) -> Iterator[Row]:

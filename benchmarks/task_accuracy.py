@@ -13,13 +13,13 @@ quantkit's INT8 file, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Optional
 
 import numpy as np
-from accuracy_peers import PeerResult, Peers
-from command_line import Document, arguments, host_facts, rows_page, run, write_results
+from accuracy_peers import PeerResult, Peers, write_rows_beside_peers
+from command_line import Document, rows_page, run
 
 import quantkit as qk
 from quantkit.backends.mxnet.stream import outputs_of
@@ -77,15 +77,19 @@ class Trial:
 
     def row(self, quantizer: str, outputs: Outputs) -> Row:
         """The figures of a network's outputs for all images."""
-        own, exact = self._measure(outputs), self._measure(self.exact)
-        drop, agreed = score_drop(own, exact), score(self._agreement(outputs))
+        own = self._measure(outputs)
+        drop, agreed = score_drop(own, self._exact_measure), score(self._agreement(outputs))
         row = self._row(quantizer, own)
         loss, agreement = _interval(drop.points, drop.low, drop.high), _interval(agreed.value, agreed.low, agreed.high)
         return replace(row, loss=loss, agreement=agreement)
 
     def fp32_row(self) -> Row:
         """The score of FP32 in MXNet."""
-        return self._row("FP32", self._measure(self.exact))
+        return self._row("FP32", self._exact_measure)
+
+    @cached_property
+    def _exact_measure(self) -> Measure:
+        return self._measure(self.exact)
 
     def _row(self, quantizer: str, measure: Measure) -> Row:
         found = score(measure)
@@ -108,18 +112,9 @@ class Trial:
 
 def main() -> None:
     """Measure the networks named on the command line."""
-    parser = arguments(__doc__)
-    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="the peers' interpreter, not .venv-peers")
-    options = parser.parse_args()
-    names = [name for name in NETWORKS if not options.network or any(part in name for part in options.network)]
-    peers, found = Peers(options.peers), []
-    for row in (row for name in names for row in rows(trial_of(name), peers)):
-        found.append(row)
-        print(_line(row), flush=True)
-    if options.out is not None:
-        parts = "".join(f" --network {part}" for part in options.network or ())
-        figures = {"peers": peers.versions, "rows": [asdict(row) for row in found]}
-        write_results(options.out, f"python benchmarks/task_accuracy.py{parts}", host_facts(), figures, page)
+    write_rows_beside_peers(
+        "task_accuracy", __doc__, NETWORKS, lambda name, peers: rows(trial_of(name), peers), _line, page
+    )
 
 
 def rows(trial: Trial, peers: Peers) -> Iterator[Row]:

@@ -26,7 +26,7 @@ def test_two_hardware_threads_answer_each_other_within_microseconds() -> None:
 
 
 @pytest.mark.timing
-def test_where_neither_answers_both_end_within_their_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_neither_answers_both_end_within_their_second() -> None:
     """A process that keeps its hardware thread to itself is as good as one that waits for itself."""
     program = Path(str(core_to_core_file.__file__)).read_text()
     begun = time.monotonic()
