@@ -8,7 +8,7 @@ from typing import Optional
 from quantkit.benchmark.results.results import Published
 from quantkit.report.page.table import Table
 from quantkit.report.study.machines import machine_text, own_machine, published_figure, source_of
-from quantkit.report.study.summary import METRICS, Row, Study, published_throughputs
+from quantkit.report.study.summary import METRICS, Row, Study, has_published_speedup, published_throughputs
 from quantkit.report.study.words import factor, marked, number, ratio_text
 from quantkit.report.tables import items
 
@@ -34,7 +34,7 @@ def published_table(study: Study) -> Optional[Table]:
 
 def _published_speedups(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
     for metric in METRICS:
-        if metric in row.published and metric in row.speedups:
+        if has_published_speedup(row, metric):
             figure, other = published_figure(study.run, row, metric, "speedup"), row.published[metric]
             ours = row.speedups[metric]
             what = f"{metric}, times {study.run.baseline}"
@@ -46,7 +46,7 @@ def _published_speedups(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
 def _published_throughput(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
     other = published_throughputs(study.run).get(row.key)
     if other is not None:
-        figure = published_figure(study.run, row, "throughput", "throughput")
+        figure = published_figure(study.run, row, study.run.scenario, "throughput")
         what = f"{items(study, [row.network])}/s"
         yield _published(study, row, what, number(row.throughput), f"{other:g}", row.throughput / other, figure)
 

@@ -29,6 +29,7 @@ from quantkit.report.figures import (
 from quantkit.report.page.drawing import panel_svg, write_sheet
 from quantkit.report.page.figure import DARK, LIGHT, Figure, Panel, log_ticks, styles
 from quantkit.report.study.summary import Study, summarize
+from quantkit.report.study.words import number
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import INT8, NATIVE, results
 
@@ -91,6 +92,39 @@ def test_published_speedups_stand_beside_ours_on_an_axis_of_their_own() -> None:
     assert ours.get_xlabel().startswith("this machine: ") and theirs.get_xlabel().startswith("a server: 48 ")
     assert f"{row.speedups['throughput'].value / 28.25:.0%}" in [text.get_text() for text in theirs.texts]
     assert published.figure(study(results())) is None
+
+
+def test_published_throughput_stands_beside_ours_where_no_speedup_is_published() -> None:
+    given = results(("net",), (1,), (NATIVE, INT8))
+    figures = (Published("net", 1, "INT8", "throughput", "throughput", 250.0),)
+    known = study(replace(given, run=replace(given.run, published=figures)))
+    (panel,) = found(published.figure(known)).panels
+    (row,) = (row for row in known.rows if row.contestant == "INT8")
+    ours, theirs = drawn(panel).child_axes
+    assert panel.title == "INT8: images/s"
+    assert [bar.get_width() for bar in ours.patches] == [pytest.approx(row.throughput)]  # type: ignore[attr-defined]
+    assert [bar.get_width() for bar in theirs.patches] == [250.0]  # type: ignore[attr-defined]
+    assert [text.get_text() for text in theirs.texts] == ["250", f"{row.throughput / 250:.0%}"]
+    assert not ours.lines and theirs.get_xlabel() == "published"
+    assert panel.alternative.endswith(f"net at batch size 1 {number(row.throughput)}, published 250.")
+
+
+def test_of_published_throughput_only_what_has_no_speedup_is_drawn() -> None:
+    """A speed-up follows from the throughput of a network and of the baseline, which has none itself."""
+    given = results(("net",), (16,), (NATIVE, INT8))
+    source = PublishedSource("guide", "", Machine("a server", 4, "AVX2"))
+    figures = tuple(
+        Published("net", 224, name, "throughput", "throughput", value, "guide", nearest=True)
+        for name, value in ((NATIVE.name, 10.0), (INT8.name, 90.0))
+    )
+    run = replace(given.run, published=figures, sources=(source,))
+    panels = found(published.figure(study(replace(given, run=run)))).panels
+    assert [panel.title for panel in panels] == ["INT8: throughput, times native", "native: images/s"]
+    for panel, value in zip(panels, (9.0, 10.0)):
+        ours, theirs = drawn(panel).child_axes
+        assert [bar.get_width() for bar in theirs.patches] == [pytest.approx(value)]  # type: ignore[attr-defined]
+        assert theirs.get_xlabel() == "a server: 4 cores, AVX2"
+        assert [label.get_text() for label in ours.get_yticklabels()] == ["net, batch 16 (224)"]
 
 
 def test_of_many_batch_sizes_the_smallest_and_the_largest_are_drawn() -> None:

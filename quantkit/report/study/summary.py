@@ -280,6 +280,11 @@ def _published_speedups(run: Run) -> dict[tuple[Key, str], float]:
     return speedups
 
 
+def has_published_speedup(row: Row, metric: Metric) -> bool:
+    """Whether a row has a speed-up of its own and a published one."""
+    return metric in row.published and metric in row.speedups
+
+
 def published_throughputs(run: Run) -> dict[Key, float]:
     """The published items per second of the run's scenario by cell."""
     return {
