@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from quantkit.ir.graph import Graph, Node
 
-CONVERSIONS = frozenset({"_contrib_quantize", "_contrib_quantize_v2", "_contrib_dequantize", "_contrib_requantize"})
+CONVERSIONS = frozenset(
+    f"_contrib_{name}" for name in ("quantize", "quantize_asym", "quantize_v2", "requantize", "dequantize")
+)
 
 _PREFIX = "quantized_"
 _MAIN = frozenset({"Convolution", "FullyConnected", "Deconvolution", "RNN"})
@@ -19,7 +21,7 @@ Original = tuple[str, str]
 class Layer:
     """One layer in the user's terms: the name and type of its main operator, and the names of all its originals.
 
-    A conversion between FP32 and INT8 is a separate layer, named after the layer whose result it converts.
+    A conversion between FP32 and INT8 is a separate layer, named after the layer that its input comes from.
     """
 
     name: str
@@ -41,7 +43,7 @@ def layers_of(graph: Graph, originals: Mapping[str, Sequence[Original]]) -> dict
         if node.op in CONVERSIONS:
             source = node.inputs[0].node
             converted = layers.get(source, Layer(source, "input", (source,)))
-            operator = node.op.replace("_contrib_", "").replace("_v2", "")
+            operator = node.op.removeprefix("_contrib_").removesuffix("_v2").removesuffix("_asym")
             layers[node.name] = Layer(converted.name, operator, converted.originals)
         elif stem:
             layers[node.name] = _layer(originals[stem])

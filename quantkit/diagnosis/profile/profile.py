@@ -12,13 +12,10 @@ from quantkit.backends.mxnet.kernels import Kernel
 from quantkit.backends.mxnet.peak import Peak
 from quantkit.backends.mxnet.profiler import Recording
 from quantkit.diagnosis.profile.attribution import Times, attribute
-from quantkit.diagnosis.profile.layers import Layer
+from quantkit.diagnosis.profile.layers import CONVERSIONS, Layer
 from quantkit.ir.graph import Graph, Node
 
 _INTEGERS = ("u8", "s8")
-_CONVERSIONS = frozenset(
-    f"_contrib_{name}" for name in ("quantize", "quantize_asym", "quantize_v2", "requantize", "dequantize")
-)
 _COPIES = frozenset(
     {
         *(
@@ -33,7 +30,7 @@ _COPIES = frozenset(
             "_copy",
             "expand_dims",
         ),
-        *("repeat", "slice", "slice_axis", "stack", "tile", "transpose"),
+        *("repeat", "reverse", "slice", "slice_axis", "stack", "tile", "transpose"),
         *("_contrib_quantized_concat", "_contrib_quantized_flatten"),
     }
 )
@@ -220,7 +217,7 @@ def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]], operators: Map
 
 def kind_of_operator(operator: str) -> str:
     """What all the time of an operator is spent on, kernels or not; empty if that depends on its kernels."""
-    return "conversions" if operator in _CONVERSIONS else "copies" if operator in _COPIES else ""
+    return "conversions" if operator in CONVERSIONS else "copies" if operator in _COPIES else ""
 
 
 def _kind(kernel: Kernel) -> str:

@@ -46,6 +46,23 @@ def test_lowered_operators_lead_back_to_layers_by_their_names() -> None:
     }
 
 
+def test_a_sequence_that_is_quantized_is_a_conversion_of_what_it_comes_from() -> None:
+    graph = chain(
+        ("embedded", "Embedding"),
+        ("embedded_uint8", "_contrib_quantize_asym"),
+        ("lstm0", "_contrib_quantized_rnn"),
+        ("lstm1_padded", "Concat"),
+        ("lstm1_uint8", "_contrib_quantize_asym"),
+        ("lstm1", "_contrib_quantized_rnn"),
+    )
+    originals = {name: [(name, op)] for name, op in (("embedded", "Embedding"), ("lstm0", "RNN"), ("lstm1", "RNN"))}
+    layers = layers_of(graph, originals)
+    assert layers["embedded_uint8"] == Layer("embedded", "quantize", ("embedded",))
+    # Columns of zeros that a layer gets belong to it, and so does the conversion after them.
+    assert layers["lstm1_uint8"] == Layer("lstm1", "quantize", ("lstm1",))
+    assert layers["lstm1_padded"] == layers["lstm1"] == Layer("lstm1", "RNN", ("lstm1",))
+
+
 def test_without_originals_operators_are_their_own_layers() -> None:
     inner = Node("inner", "Convolution", (Tensor("data"),))
     body = Graph((inner,), ("data",), (inner.output,))

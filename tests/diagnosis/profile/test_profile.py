@@ -35,7 +35,13 @@ def test_what_was_spent_adds_up_whatever_the_kernels_say() -> None:
 
 @pytest.mark.parametrize(
     ("operator", "part"),
-    [("_contrib_quantize_v2", "conversions"), ("_contrib_dequantize", "conversions"), ("Concat", "copies")],
+    [
+        ("_contrib_quantize_v2", "conversions"),
+        ("_contrib_quantize_asym", "conversions"),
+        ("_contrib_dequantize", "conversions"),
+        ("Concat", "copies"),
+        ("reverse", "copies"),
+    ],
 )
 def test_operators_that_only_convert_or_move_are_counted_whole(operator: str, part: str) -> None:
     nodes = [replace(node, op=operator) if node.name == "relu" else node for node in GRAPH.nodes]
