@@ -24,6 +24,7 @@ SPEED = SpeedProof(
     engine="mxnet",
     version="1.9.1",
     busy=0.125,
+    candidates=(20, 12),
 )
 """A proof that INT8 is faster."""
 

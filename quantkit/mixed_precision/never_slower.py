@@ -161,6 +161,7 @@ def prove_speed(quantized: QuantizedModel, search: SpeedSearch, batch: int = 1) 
         version=MXNET.backend().version(),
         busy=busy,
         bindings=_BINDINGS,
+        candidates=search.candidates,
     )
 
 

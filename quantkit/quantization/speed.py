@@ -53,6 +53,8 @@ class SpeedProof:
         busy: how many cores other processes used meanwhile; None if the system does not tell.
         bindings: how often all networks were bound anew, since where their memory lies affects their speed: the
             intervals are over the medians of these. 1 in older bundles, whose intervals are over single runs.
+        candidates: how many layers and groups of layers could return to FP32, and how many of these were timed by
+            themselves; None in older bundles.
     """
 
     faster: bool
@@ -72,6 +74,7 @@ class SpeedProof:
     version: str
     busy: Optional[FiniteFloat]
     bindings: Annotated[int, Field(ge=1)] = 1
+    candidates: Optional[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]] = None
 
     @property
     def returned_in_vain(self) -> bool:

@@ -263,12 +263,14 @@ def test_int8_has_to_be_faster_than_the_network_as_it_was_given_too(
 def test_the_proof_tells_what_ran(
     machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine(0.25)
+    timed = machine(0.25)
     monkeypatch.setattr(never_slower, "session_threads", lambda: 7)
     proof = quantized().network.speed
     assert (proof.threads, proof.engine, proof.version) == (7, "mxnet", MXNET.backend().version())
     # Counters of little load may fall below 0.
     assert (proof.reference, proof.busy) == ("fp32_fused", 0.0)
+    # Every candidate was timed once, and the proof in six bindings.
+    assert proof.candidates == (len(timed.asked) - 6,) * 2
 
 
 def test_the_batch_is_that_of_all_timings(machine: Callable[..., Machine], quantized: Callable[..., Any]) -> None:
@@ -282,6 +284,7 @@ def test_the_budget_ends_the_search(machine: Callable[..., Machine], quantized: 
     timed = machine(0.25, slow="stage2")
     proof = quantized(search_minutes=0.0).network.speed
     assert (proof.complete, proof.returned) == (False, ())
+    assert proof.candidates is not None and proof.candidates[0] > 22 and proof.candidates[1] == 0
     # The proof is made all the same, in six bindings.
     assert len(timed.asked) == 6
 

@@ -25,15 +25,21 @@ def row(**changes: Any) -> str:
 
 
 def test_a_row_has_the_speed_with_and_without() -> None:
-    expected = "| net | 1 of 3 | FP32 fused | 1.00 [0.75, 1.25] | 1.50 [1.25, 1.75] | INT8 is faster | 2.00 | 2.0 |"
-    assert row() == expected
+    assert row() == (
+        "| net | 1 of 3: conv | 12 of 20 | FP32 fused | 1.00 [0.75, 1.25] | 1.50 [1.25, 1.75] | INT8 is faster | "
+        "2.00 | 2.0 |"
+    )
 
 
 def test_what_is_in_fp32_has_returned_every_layer() -> None:
     assert row(faster=False, complete=False, reference="fp32") == (
-        "| net | 3 of 3 | FP32 unfused | 1.00 [0.75, 1.25] | FP32 fused | all in FP32, search ended by its budget | "
-        "3.00 | 2.0 |"
+        "| net | 3 of 3 | 12 of 20 | FP32 unfused | 1.00 [0.75, 1.25] | FP32 fused | "
+        "all in FP32, search ended by its budget | 3.00 | 2.0 |"
     )
+
+
+def test_older_results_do_not_tell_what_was_timed() -> None:
+    assert "| 1 of 3: conv | not recorded | FP32 fused |" in row(candidates=None)
 
 
 def test_every_network_asked_for_is_quantized_and_kept(
@@ -56,7 +62,7 @@ def test_every_network_asked_for_is_quantized_and_kept(
     assert document["command"] == "python benchmarks/never_slower.py --network mobilenet0.25 --minutes 3 --batch 2"
     assert [each["network"] for each in document["rows"]] == ["mobilenet0.25"]
     line = (tmp_path / "r.md").read_text().splitlines()[-1]
-    assert line.startswith("| mobilenet0.25 | 1 of 3 |")
+    assert line.startswith("| mobilenet0.25 | 1 of 3: conv | 12 of 20 |")
     assert line in capsys.readouterr().out
 
 
