@@ -16,7 +16,7 @@ from command_line import Document, arguments, host_facts, write_results
 from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
 from quantkit.bundle.export import export_onnx
 from quantkit.bundle.quantized_model import QuantizedModel
-from quantkit.errors import QuantkitError, UserError
+from quantkit.errors import UserError
 from quantkit.host.dependent import dependent
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.model import Model
@@ -69,19 +69,6 @@ class Peers:
     def own_file(self, quantized: QuantizedModel, test: np.ndarray, lstm: LstmForm = "qdq") -> Iterator[PeerResult]:
         """Run quantkit's INT8 network, as an ONNX file with this form of LSTM layers, in the peers' engines."""
         return self._results(lambda path: quantized.to_onnx(path, lstm=lstm), test[:1], test, int8=False)
-
-    def quantized(self, mode: str, network: Path, calibration: np.ndarray, folder: Path) -> Path:
-        """Quantize an ONNX file in one mode, into ``folder``; returns the quantized network's file.
-
-        Raises:
-            QuantkitError: the peer failed.
-        """
-        np.save(folder / "calibration.npy", calibration)
-        done = self._call(PEERS_SCRIPT, "quantize", mode, network, folder / "calibration.npy", folder)
-        if done.returncode != 0:
-            raise QuantkitError(f"{mode} ended with exit code {done.returncode}: {_last_line(done)}")
-        roles = json.loads(done.stdout.splitlines()[-1])
-        return folder / str(roles.get("onnx") or roles["xml"])
 
     def _results(
         self, write: Callable[[Path], object], calibration: np.ndarray, test: np.ndarray, int8: bool

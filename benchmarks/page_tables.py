@@ -17,7 +17,7 @@ import task_accuracy
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
 from command_line import table
-from turns import Timing, milliseconds, ratio
+from turns import Timing, ratio
 
 from quantkit.errors import UserError
 
@@ -75,7 +75,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "ablation": lambda: _ablation(data("ablation")["rows"]),
         "mixed-precision": lambda: _mixed(data("mixed-precision")["rows"]),
         "speed": lambda: speed_tables.speedup_lines(run_pages.study(results / "int8-speedup"), _SPEED_BATCH),
-        "stock-ahead": lambda: speed_tables.stock_ahead_lines(run_pages.study(results / "int8-speedup"), _SPEED_BATCH),
+        "stock-ahead": lambda: speed_tables.stock_ahead_lines(run_pages.study(results / "int8-speedup")),
         "lstm-speed": lambda: speed_tables.lstm_lines(run_pages.study(results / "lstm-int8")),
         "lstm-summary": lambda: speed_tables.lstm_summary_lines(run_pages.study(results / "lstm-int8"), _LSTM),
         "runs": lambda: run_pages.overview(results),
@@ -83,7 +83,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "recurrent": lambda: _recurrent(data("recurrent-accuracy")["rows"]),
         "tasks": lambda: _tasks(data("task-accuracy")["rows"]),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
-        "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
+        "onnx-files": lambda: speed_tables.onnx_file_lines(run_pages.study(results / "onnx-files")),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }
 
@@ -261,28 +261,3 @@ def _recovered_speed(cells: Sequence[Entry]) -> Lines:
             for network in dict.fromkeys(each.network for each in timings)
         ],
     )
-
-
-def _onnx_speed(cells: Sequence[Mapping[str, Any]]) -> Lines:
-    columns = [
-        "network",
-        "batch",
-        "ONNX Runtime: quantkit, ms",
-        "times its own",
-        "OpenVINO: quantkit, ms",
-        "times NNCF's",
-    ]
-    yield from _rows(columns, [
-        [
-            timing.network, str(timing.batch),
-            *(
-                text
-                for engine in ("onnxruntime", "openvino")
-                for text in (
-                    f"{float(milliseconds(timing.ticks, f'{engine} quantkit')):.2f}",
-                    ratio(timing.ticks, f"{engine} quantkit", f"{engine} own"),
-                )
-            ),
-        ]
-        for timing in (Timing(**each) for each in cells)
-    ])  # fmt: skip

@@ -6,8 +6,9 @@ The trained networks that ship with quantkit: ``char_lm`` predicts the next char
 classifies held-out digits row by row. All networks see the same sequences, and all changes are paired with the FP32
 network's outputs, with 95 % bootstrap intervals over sequences. The divergence is Kullback and Leibler's, of the
 predicted probabilities from FP32's. Signal to noise compares outputs with FP32's; it also counts what all classes of a
-step have in common, which changes no probability. Of quantkit's ONNX files, each engine runs the form whose LSTM layers
-it computes in INT8; one row has LSTM layers alone in INT8.
+step have in common, which changes no probability. Each row's divergence is paired with that of ONNX Runtime's dynamic
+quantization, too. Of quantkit's ONNX files, each engine runs the form whose LSTM layers it computes in INT8; one row
+has LSTM layers alone in INT8.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 from accuracy_peers import PeerResult, Peers, write_rows_beside_peers
@@ -44,7 +45,8 @@ CONFIGS = {
 _MODELS = Path(__file__).parents[1] / "models"
 
 # Of the peers' modes, those that take recurrent networks.
-_MODES = ("ONNX Runtime dynamic", "NNCF performance (default)", "NNCF mixed")
+_DYNAMIC = "ONNX Runtime dynamic"
+_MODES = (_DYNAMIC, "NNCF performance (default)", "NNCF mixed")
 
 _FORMS: dict[str, LstmForm] = {"ONNX Runtime": "dynamic", "OpenVINO": "qdq"}
 
@@ -55,8 +57,12 @@ COLUMNS = (
     "value",
     "change [95 %]",
     "divergence, millinats [95 %]",
+    f"less that of {_DYNAMIC} [95 %]",
     "signal to noise, dB",
 )
+
+
+_INTERVALS = ("change", "divergence", "less_dynamic")
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,9 @@ class Row:
     """One network as one quantizer makes it.
 
     ``measure`` is ``perplexity`` or ``accuracy`` (from 0 to 1). ``change`` is in percent of FP32's perplexity or in
-    points of accuracy, ``divergence`` the mean over steps in thousandths of a nat, both with their intervals; of FP32
-    there are none. ``failure`` says why there are no figures.
+    points of accuracy, ``divergence`` the mean over steps in thousandths of a nat, and ``less_dynamic`` that less the
+    divergence of ONNX Runtime's dynamic quantization, all with their intervals. FP32 has none of them, and where there
+    is nothing to compare with, ``less_dynamic`` is None. ``failure`` says why there are no figures.
     """
 
     network: str
@@ -74,6 +81,7 @@ class Row:
     value: Optional[float] = None
     change: Optional[tuple[float, float, float]] = None
     divergence: Optional[tuple[float, float, float]] = None
+    less_dynamic: Optional[tuple[float, float, float]] = None
     decibels: Optional[float] = None
     failure: str = ""
 
@@ -93,8 +101,8 @@ class Task:
     def measure(self) -> str:
         return "perplexity" if self.labels.ndim == 2 else "accuracy"
 
-    def row(self, quantizer: str, outputs: np.ndarray) -> Row:
-        """The figures of a network's outputs."""
+    def row(self, quantizer: str, outputs: np.ndarray, dynamic: Optional[np.ndarray]) -> Row:
+        """The figures of a network's outputs; ``dynamic`` are those of ONNX Runtime's dynamic quantization."""
         noise = float(((outputs.astype(np.float64) - self.exact) ** 2).sum())
         if self.measure == "perplexity":
             own, exact = (cross_entropies(each, self.labels, "logits") for each in (outputs, self.exact))
@@ -107,14 +115,23 @@ class Task:
         if not noise:
             return Row(self.name, quantizer, self.measure, value)
         decibels = 10 * float(np.log10((self.exact.astype(np.float64) ** 2).sum() / noise))
-        return Row(self.name, quantizer, self.measure, value, interval, self._divergence(outputs), decibels)
+        divergence = self._divergences(outputs)
+        less = None if dynamic is None else _mean_difference(divergence, self._divergences(dynamic))
+        mean = _mean_difference(divergence, np.zeros_like(divergence))
+        return Row(self.name, quantizer, self.measure, value, interval, mean, less, decibels)
 
-    def _divergence(self, outputs: np.ndarray) -> tuple[float, float, float]:
+    def _divergences(self, outputs: np.ndarray) -> np.ndarray:
+        """The divergence of each sequence from FP32, in millinats."""
         classes = self.exact.shape[-1]
         exact, own = (log_probabilities(each.reshape(-1, classes)) for each in (self.exact, outputs))
-        of_sequences = 1000 * divergences(exact, own).reshape(len(self.exact), -1).mean(axis=1)
-        mean = paired_means(of_sequences, np.zeros_like(of_sequences))
-        return mean.difference, mean.low, mean.high
+        of_sequences: np.ndarray = 1000 * divergences(exact, own).reshape(len(self.exact), -1).mean(axis=1)
+        return of_sequences
+
+
+def _mean_difference(values: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
+    """The mean difference and its interval."""
+    found = paired_means(values, reference)
+    return found.difference, found.low, found.high
 
 
 def main() -> None:
@@ -125,23 +142,33 @@ def main() -> None:
 def rows(name: str, peers: Peers) -> Iterator[Row]:
     """FP32, what quantkit makes in MXNet and as ONNX files, and the peers."""
     task = task_of(name)
-    yield task.row("FP32", task.exact)
+    outputs = dict(_outputs(task, peers))
+    dynamic = outputs.get(_DYNAMIC)
+    for quantizer, found in outputs.items():
+        if isinstance(found, str):
+            yield Row(task.name, quantizer, task.measure, failure=found)
+        else:
+            compared = None if quantizer == _DYNAMIC or isinstance(dynamic, str) else dynamic
+            yield task.row(quantizer, found, compared)
+
+
+def _outputs(task: Task, peers: Peers) -> Iterator[tuple[str, Union[np.ndarray, str]]]:
+    """What each quantizer's network puts out for all sequences, or why it does not."""
+    yield "FP32", task.exact
     for form, config in CONFIGS.items():
         quantized = qk.quantize(task.model, task.calibration, config)
-        yield task.row(form, run_all(quantized.graph, task.test))
+        yield form, run_all(quantized.graph, task.test)
         for engine, lstm in _FORMS.items():
             for result in peers.own_file(quantized, task.test, lstm):
                 if result.mode == f"{engine} FP32":
-                    yield _peer_row(task, f"{form}, in {engine}", result)
+                    yield f"{form}, in {engine}", _of_peer(task, result)
     for result in peers.int8(task.model, task.calibration, task.test):
         if result.mode in _MODES:
-            yield _peer_row(task, result.mode, result)
+            yield result.mode, _of_peer(task, result)
 
 
-def _peer_row(task: Task, quantizer: str, result: PeerResult) -> Row:
-    if isinstance(result.outputs, str):
-        return Row(task.name, quantizer, task.measure, failure=result.outputs)
-    return task.row(quantizer, result.outputs[0].reshape(task.exact.shape))
+def _of_peer(task: Task, result: PeerResult) -> Union[np.ndarray, str]:
+    return result.outputs if isinstance(result.outputs, str) else result.outputs[0].reshape(task.exact.shape)
 
 
 def task_of(name: str) -> Task:
@@ -172,19 +199,21 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _row(values: dict[str, Any]) -> Row:
-    intervals = {name: None if values[name] is None else tuple(values[name]) for name in ("change", "divergence")}
+    intervals = {name: None if values[name] is None else tuple(values[name]) for name in _INTERVALS}
     return Row(**{**values, **intervals})
 
 
 def _line(row: Row) -> str:
     if row.value is None:
-        return f"| {row.network} | {row.quantizer} | {row.measure} | failed: {row.failure[:80]} | | | |"
+        return f"| {row.network} | {row.quantizer} | {row.measure} | failed: {row.failure[:80]} | | | | |"
     value = f"{row.value:.4f}" if row.measure == "perplexity" else f"{100 * row.value:.2f} %"
     unit = "%" if row.measure == "perplexity" else "points"
     change = "" if row.change is None else "{:+.2f} {unit} [{:+.2f}, {:+.2f}]".format(*row.change, unit=unit)
     divergence = "" if row.divergence is None else "{:.2f} [{:.2f}, {:.2f}]".format(*row.divergence)
+    less = "" if row.less_dynamic is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*row.less_dynamic)
     decibels = "" if row.decibels is None else f"{row.decibels:.1f}"
-    return f"| {row.network} | {row.quantizer} | {row.measure} | {value} | {change} | {divergence} | {decibels} |"
+    cells = (row.network, row.quantizer, row.measure, value, change, divergence, less, decibels)
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

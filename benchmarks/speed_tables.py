@@ -14,14 +14,19 @@ from quantkit.host.revision import Revision, described
 from quantkit.report.study.summary import Row, Study
 from quantkit.report.study.words import LEGEND, TIMES, marked, number
 
-# Contestants of the suite lstm-int8 with LSTM layers in INT8, and what the page calls them.
+# Contestants of the suite lstm-int8, and what the page calls them: FP32 in an older engine, and LSTM layers in INT8.
+_OLD_FP32 = "mkl-1.5"
 _LSTM_FORMS = {
+    _OLD_FP32: "FP32 in mxnet-mkl 1.5",
     "INT8": "MXNet",
     "ONNX Runtime INT8": "quantkit's file in ONNX Runtime",
     "ONNX Runtime dynamic": "ONNX Runtime dynamic",
     "OpenVINO INT8": "quantkit's file in OpenVINO",
     "OpenVINO NNCF": "NNCF",
 }
+
+# Contestants of the suite onnx-files with quantkit's files, and the engine's own quantizer beside each.
+_ONNX_FILES = {"ONNX Runtime INT8": "ONNX Runtime PTQ", "OpenVINO INT8": "OpenVINO NNCF"}
 
 # Contestants of the suite int8-speedup with INT8 networks: those of MXNet's own quantizer, and quantkit's.
 _STOCK, _OWN = ("mkl-1.5 stock INT8", "stock INT8"), "INT8"
@@ -44,22 +49,16 @@ def speedup_lines(found: Study, batch: int) -> Iterator[str]:
     ])  # fmt: skip
 
 
-def stock_ahead_lines(found: Study, batch: int) -> Iterator[str]:
-    """The networks on which MXNet's own INT8 is faster than quantkit's at one batch size, measured in turns."""
-    networks = dict.fromkeys(row.network for row in found.rows)
-    lines = [line for network in networks for name in _STOCK for line in _ahead(found, network, batch, name)]
-    yield from lines or ["- none"]
-
-
-def _ahead(found: Study, network: str, batch: int, name: str) -> Iterator[str]:
-    stock, own = (found.cells.get((network, batch, each)) for each in (name, _OWN))
-    if stock is None or own is None:
-        return
-    times = ratio(stock, own, "throughput")
-    if times.verdict == "faster":
-        of_native = f"{_times(found, network, batch, name)} against {_times(found, network, batch, _OWN)} times native"
-        directly = marked(_interval(times), found.doubtful(network, batch, name, _OWN))
-        yield f"- {network}, {name}: {of_native}; directly compared, {directly} times as fast"
+def stock_ahead_lines(found: Study) -> Iterator[str]:
+    """The networks and batch sizes at which MXNet's own INT8 is faster than quantkit's, measured in turns."""
+    ahead = [
+        [network, str(batch), name, _compared(found, network, batch, name, _OWN)]
+        for network, batch in dict.fromkeys((row.network, row.batch) for row in found.rows)
+        for name in _STOCK
+        if (times := _factor(found, network, batch, name, _OWN)) is not None and times.verdict == "faster"
+    ]
+    columns = ["network", "batch size", "MXNet's own INT8", "times as fast as quantkit's"]
+    yield from _marked_table(columns, ahead) if ahead else ("- none",)
 
 
 def lstm_lines(found: Study) -> Iterator[str]:
@@ -77,12 +76,48 @@ def lstm_lines(found: Study) -> Iterator[str]:
 
 
 def lstm_summary_lines(found: Study, network: str) -> Iterator[str]:
-    """A sentence on one stack of LSTM layers that reads one sequence at a time."""
-    in_mxnet, in_openvino = (_times(found, network, 1, name) for name in (_OWN, "OpenVINO INT8"))
-    yield (
-        f"LSTM layers ({_shape(network, 1)} units), one sequence at a time: {in_mxnet} times as fast in INT8 as in "
-        f"FP32 in MXNet, and {in_openvino} times as an ONNX file in OpenVINO."
+    """Two sentences on one stack of LSTM layers that reads one sequence at a time."""
+    over_new, over_old, in_openvino = (
+        _compared(found, network, 1, *names)
+        for names in ((_OWN, found.run.baseline), (_OWN, _OLD_FP32), ("OpenVINO INT8", "OpenVINO"))
     )
+    yield (
+        f"LSTM layers ({_shape(network, 1)} units), one sequence at a time: in MXNet, INT8 is {over_new} times as fast "
+        f"as FP32 in mxnet 1.9.1, and {over_old} times as fast as FP32 in mxnet-mkl 1.5. In OpenVINO, quantkit's ONNX "
+        f"file is {in_openvino} times as fast as FP32 there."
+    )
+
+
+def onnx_file_lines(found: Study) -> Iterator[str]:
+    """How it was measured; throughput of quantkit's INT8 ONNX files and the ratios to the engine's own quantizer."""
+    yield f"On {_measured(found)}"
+    yield ""
+    columns = ["network", "batch"]
+    for name, other in _ONNX_FILES.items():
+        columns += [f"{name.removesuffix(' INT8')}, images/s", f"times {other}"]
+    yield from _marked_table(columns, [
+        [
+            network, str(batch),
+            *(
+                text
+                for name, other in _ONNX_FILES.items()
+                for text in (_throughput(found, network, batch, name), _compared(found, network, batch, name, other))
+            ),
+        ]
+        for network, batch in dict.fromkeys((row.network, row.batch) for row in found.rows)
+    ])  # fmt: skip
+
+
+def _factor(found: Study, network: str, batch: int, name: str, other: str) -> Ratio | None:
+    """How many times as fast one contestant is as another, in the metric that the cell was measured for."""
+    cell, base = (found.cells.get((network, batch, each)) for each in (name, other))
+    row = _row(found, network, batch, name)
+    return None if cell is None or base is None or row is None else ratio(cell, base, row.metric)
+
+
+def _compared(found: Study, network: str, batch: int, name: str, other: str) -> str:
+    times = _factor(found, network, batch, name, other)
+    return "no result" if times is None else marked(_interval(times), found.doubtful(network, batch, name, other))
 
 
 def _shape(network: str, batch: int) -> str:
@@ -116,10 +151,7 @@ def _throughput(found: Study, network: str, batch: int, name: str) -> str:
 
 
 def _times(found: Study, network: str, batch: int, name: str) -> str:
-    row = _row(found, network, batch, name)
-    if row is None or row.speedup is None:
-        return "no result"
-    return marked(_interval(row.speedup), found.doubtful(network, batch, name, found.run.baseline))
+    return _compared(found, network, batch, name, found.run.baseline)
 
 
 def _interval(ratio: Ratio) -> str:

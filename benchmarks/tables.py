@@ -23,7 +23,6 @@ import mixed_precision
 import never_slower
 import onnx_conformance
 import onnx_parity
-import onnx_speed
 import page_tables
 import quantization_time
 import recovered_speed
@@ -50,7 +49,6 @@ PAGES = {
     "never-slower": never_slower.page,
     "onnx-conformance": onnx_conformance.page,
     "onnx-parity": onnx_parity.page,
-    "onnx-speed": onnx_speed.page,
     "quantization-time": quantization_time.page,
     "recovered-speed": recovered_speed.page,
     "recurrent-accuracy": recurrent_accuracy.page,

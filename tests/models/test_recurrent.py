@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from quantkit.data.builtin import digits
 from quantkit.files.files import shipped
 from quantkit.models.card import find_card
 from quantkit.models.load import load_model
+from tests.processes import environment
 
 
 @pytest.fixture
@@ -80,6 +84,30 @@ def test_a_language_model_of_words_is_written_with_tied_weights(engine: None, sc
     np.testing.assert_array_equal(words[:, 1:], following[:, :-1])
     (scores,) = MxnetSession(one.graph, {"data": words.shape}).run({"data": words.astype(np.float32)})
     assert scores.shape == (64, 35, 50)
+
+
+@pytest.mark.requires("onednn")
+@pytest.mark.parametrize("units", [200, 650])
+def test_the_language_model_of_words_runs_in_int8(engine: None, scripts: None, tmp_path: Path, units: int) -> None:
+    import word_lm
+
+    word_lm.main(["--units", str(units), "--vocabulary", "2000", "--out", str(tmp_path)])
+    model, words, bundle = (f"word_lm_{units}{end}" for end in ("", ".npz", "-int8"))
+    quantized = told(
+        tmp_path, "quantize", model, "--input-shape", "35", "--calib-data", words, "--calib", "8", "--no-latency"
+    )
+    assert quantized["int8"] == {"LSTM": 2, "FullyConnected": 1}
+    judged = told(tmp_path, "evaluate", bundle, "--data", words, "--reference", model, "--input-shape", "35")
+    assert judged["agreement"]["outputs"][0]["sqnr"] > 20
+
+
+def told(folder: Path, *arguments: str) -> dict[str, Any]:
+    """What a command says as JSON, in a process of its own: oneDNN chooses its instructions once per process."""
+    command = [sys.executable, "-m", "quantkit", *arguments, "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 @pytest.fixture

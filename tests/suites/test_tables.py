@@ -32,7 +32,7 @@ def test_what_is_committed_is_what_the_data_give() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["accuracy", "ablation", "calibration-data", "mixed-precision", "onnx-parity", "onnx-speed", "recovered-speed"],
+    ["accuracy", "ablation", "calibration-data", "mixed-precision", "onnx-parity", "recovered-speed"],
 )
 def test_other_figures_give_another_page(name: str) -> None:
     from tables import PAGES, data
@@ -62,7 +62,7 @@ def test_every_table_is_on_a_page_and_the_readme_has_three() -> None:
     assert names_in((ROOT / "README.md").read_text()) == ["summary", "speed", "lstm-summary"]
     placed = {name for path in WRITTEN for name in names_in(path.read_text())}
     assert placed == {
-        "ablation", "accuracy", "files", "lstm-speed", "lstm-summary", "mixed-precision", "onnx-speed", "parity",
+        "ablation", "accuracy", "files", "lstm-speed", "lstm-summary", "mixed-precision", "onnx-files", "parity",
         "peers", "plain-loops", "published", "recovered-speed", "recurrent", "runs", "speed", "stock-ahead", "summary",
         "tasks",
     }  # fmt: skip
@@ -73,29 +73,52 @@ def test_stock_int8_is_listed_only_where_it_is_faster() -> None:
 
     slow, fast = (replace(INT8, name=name) for name in ("stock INT8", "mkl-1.5 stock INT8"))
     speeds = {"native": 1.0, "INT8": 20.0, slow.name: 10.0, fast.name: 30.0}
-    (found,) = summarize([results(("a", "b"), (8,), (NATIVE, slow, fast, INT8), speeds)])
-    lines = list(stock_ahead_lines(found, 8))
-    assert [re.split(r"[:\[]", line)[0] for line in lines] == [f"- {each}, mkl-1.5 stock INT8" for each in "ab"]
-    factors = [re.search(r"compared, ([\d.]+) \[", line) for line in lines]
-    assert [float(each[1]) for each in factors if each] == pytest.approx([1.5, 1.5], rel=0.1)
+    (found,) = summarize([results(("a", "b"), (8, 16), (NATIVE, slow, fast, INT8), speeds)])
+    rows = [line.strip("| ").split(" | ") for line in stock_ahead_lines(found) if line.startswith(("| a", "| b"))]
+    assert [row[:3] for row in rows] == [[name, batch, fast.name] for name in "ab" for batch in ("8", "16")]
+    assert [float(row[3].split(" [")[0]) for row in rows] == pytest.approx([1.5] * 4, rel=0.1)
     (none,) = summarize([results(("a",), (8,), (NATIVE, slow, INT8), speeds)])
-    assert list(stock_ahead_lines(none, 8)) == ["- none"]
+    assert list(stock_ahead_lines(none)) == ["- none"]
 
 
 @pytest.mark.parametrize(("network", "batch"), [("lstm-8x1024", 1), ("lstm-8x1024-n32", 32)])
 def test_lstm_layers_have_a_row_for_each_shape_and_batch_size(network: str, batch: int) -> None:
     from speed_tables import lstm_lines, lstm_summary_lines
 
-    openvino = replace(INT8, name="OpenVINO INT8")
-    speeds = {"native": 1.0, "INT8": 4.0, openvino.name: 6.0}
-    (found,) = summarize([results((network,), (batch,), (NATIVE, INT8, openvino), speeds)])
+    openvino, fp32, old = (replace(INT8, name=name) for name in ("OpenVINO INT8", "OpenVINO", "mkl-1.5"))
+    speeds = {"native": 1.0, "INT8": 4.0, openvino.name: 6.0, fp32.name: 3.0, old.name: 2.5}
+    (found,) = summarize([results((network,), (batch,), (NATIVE, INT8, openvino, fp32, old), speeds)])
     (row,) = (line.strip("| ").split(" | ") for line in lstm_lines(found) if line.startswith("| 8"))
     assert row[:2] == ["8 \u00d7 1024", str(batch)]
-    assert [each.split(" [")[0] for each in (row[4], row[5], row[7])] == ["no result"] * 3
-    assert [float(each.split(" [")[0]) for each in (row[3], row[6])] == pytest.approx([4, 6], rel=0.1)
+    assert [each.split(" [")[0] for each in (row[5], row[6], row[8])] == ["no result"] * 3
+    assert [float(row[place].split(" [")[0]) for place in (3, 4, 7)] == pytest.approx([2.5, 4, 6], rel=0.1)
     if batch == 1:
         (sentence,) = lstm_summary_lines(found, network)
-        assert [f"{row[place]} times" in sentence for place in (3, 6)] == [True, True]
+        factors = [float(each) for each in re.findall(r"([\d.]+) \[", sentence)]
+        assert factors == pytest.approx([4, 1.6, 2], rel=0.1)
+
+
+def test_onnx_files_stand_beside_those_of_the_engines_own_quantizer() -> None:
+    from speed_tables import onnx_file_lines
+
+    speeds = {
+        "native": 10.0,
+        "ONNX Runtime PTQ": 8.0,
+        "OpenVINO NNCF": 4.0,
+        "OpenVINO INT8": 6.0,
+        "ONNX Runtime INT8": 2.0,
+    }
+    contestants = [replace(INT8, name=name) for name in speeds if name != NATIVE.name]
+    (found,) = summarize([results(("net",), (16,), (NATIVE, *contestants), speeds)])
+    (row,) = (line.strip("| ").split(" | ") for line in onnx_file_lines(found) if line.startswith("| net "))
+    throughput = {each.contestant: each.throughput for each in found.rows}
+    expected = [throughput["ONNX Runtime INT8"], 0.25, throughput["OpenVINO INT8"], 1.5]
+    assert row[:2] == ["net", "16"]
+    assert [float(each.split(" [")[0]) for each in row[2:]] == pytest.approx(expected, rel=0.1)
+    (fewer,) = summarize([results(("net",), (16,), (NATIVE, contestants[0]), speeds)])
+    assert [line for line in onnx_file_lines(fewer) if line.startswith("| net ")] == [
+        "| net | 16" + " | no result" * 4 + " |"
+    ]
 
 
 def test_a_suite_that_has_not_been_run_has_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
