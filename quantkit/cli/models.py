@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _MOST_REASONS = 5
 
+# The percentages of a card, and what they are called.
+_ACCURACY = {"top1": "top-1", "top5": "top-5", "map": "mAP", "miou": "mIoU"}
+
 
 @click.command(
     cls=Verb,
@@ -156,15 +159,20 @@ def _short(known: dict[str, dict[str, Any]]) -> Table:
     if any(each["task"] != "classification" for each in networks):
         columns["task"] = [each["task"] for each in networks]
     columns["input"] = [_size(each) for each in networks]
-    columns["top-1 %"] = [f"{each['accuracy']['top1']:.1f}" if each["accuracy"] else "" for each in networks]
+    for figure in ("top1", "map", "miou"):
+        columns[f"{_ACCURACY[figure]} %"] = [_percent((each["accuracy"] or {}).get(figure)) for each in networks]
     columns["weights"] = [_whereabouts(each) for each in networks]
     columns["aliases"] = [", ".join(each["aliases"]) for each in networks]
     filled = {title: cells for title, cells in columns.items() if any(cells)}
     for title in filled:
-        table.add_column(title, no_wrap=title != "aliases", justify="right" if title == "top-1 %" else "left")
+        table.add_column(title, no_wrap=title != "aliases", justify="right" if title.endswith("%") else "left")
     for row in zip(*filled.values()):
         table.add_row(*row)
     return table
+
+
+def _percent(value: Optional[float]) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _size(known: dict[str, Any]) -> str:
@@ -181,6 +189,12 @@ def _whereabouts(known: dict[str, Any]) -> Union[str, Text]:
     return ", ".join(dict.fromkeys(source["kind"] for source in known["sources"])) or "none"
 
 
+def _accuracy(figures: dict[str, Any]) -> str:
+    percentages = [f"{title} {figures[name]} %" for name, title in _ACCURACY.items() if figures[name] is not None]
+    perplexity = [f"perplexity {figures['perplexity']}"] if figures["perplexity"] is not None else []
+    return f"{', '.join((*percentages, *perplexity))} ({figures['origin']})"
+
+
 def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[RenderableType]:
     from rich.text import Text
 
@@ -194,8 +208,7 @@ def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[Rende
         table.add_row("  input", f"{_size(card)}, {card['classes']} classes")
         table.add_row("  images", each.preprocess.text if each.preprocess else "preprocessed arrays only")
         if card["accuracy"]:
-            top5 = f", top-5 {card['accuracy']['top5']} %" if card["accuracy"]["top5"] else ""
-            table.add_row("  accuracy", f"top-1 {card['accuracy']['top1']} %{top5} ({card['accuracy']['origin']})")
+            table.add_row("  accuracy", _accuracy(card["accuracy"]))
         for source in card["sources"]:
             here = " here" if source["cached"] else ""
             location = f"{source['kind']}: {source['location']}"

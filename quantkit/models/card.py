@@ -49,12 +49,15 @@ class WeightSource:
 class Accuracy:
     """Accuracy of the trained weights in percent, as published or measured (``origin``).
 
-    Of a language model it is the share of next tokens predicted, and ``perplexity`` is that per token.
+    Of a language model ``top1`` is the share of next tokens predicted, and ``perplexity`` is that per token. ``map`` is
+    a detector's mean average precision, ``miou`` the mean intersection over union of a network that segments.
     """
 
-    top1: float
     origin: str
+    top1: Optional[float] = None
     top5: Optional[float] = None
+    map: Optional[float] = None
+    miou: Optional[float] = None
     perplexity: Optional[float] = None
 
 

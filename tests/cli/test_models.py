@@ -65,6 +65,28 @@ def test_names_are_whole_in_narrow_terminals(run: Run, engine: None, monkeypatch
     assert all("the FP32 network's" in line for line in lines if line.split()[:1] and line.split()[0] in names)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("digits_ssd", "mAP 96.42 % (models/train_digits_ssd.py"),
+        ("digits_fcn", "mIoU 70.21 %"),
+        ("char_lm", "top-1 70.28 %, perplexity 3.105"),
+        ("resnet18_v1", "top-1 70.93 %, top-5 89.92 %"),
+    ],
+)
+def test_the_accuracy_is_told_by_the_metric_of_the_task(
+    run: Run, engine: None, monkeypatch: pytest.MonkeyPatch, name: str, told: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert told in run("models", name).stdout
+
+
+def test_the_accuracy_of_detectors_is_listed(run: Run, engine: None) -> None:
+    lines = run("models", "--task", "detection").stdout.splitlines()
+    assert "mAP %" in lines[0] and "mIoU" not in lines[0] and "top-1" not in lines[0]
+    assert " 96.4 " in next(line for line in lines if line.startswith("digits_ssd"))
+
+
 def test_nothing_matches(run: Run, engine: None) -> None:
     result = run("models", "--task", "detektion")
     assert result.exit_code == 2

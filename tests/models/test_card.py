@@ -142,6 +142,13 @@ def test_boxes_have_the_corners_of_the_card_or_else_of_the_family(tmp_path: Path
                 ("url", "https://[::1/x.params", "", "Invalid IPv6"),
             )
         ),
+        ("[preprocess]", '[accuracy]\norigin = "x"\n[preprocess]', "accuracy: .*give top1, map or miou"),
+        (
+            "[preprocess]",
+            '[accuracy]\nmap = 5\ntop5 = 5\norigin = "x"\n[preprocess]',
+            "top5 and perplexity go with top1",
+        ),
+        ("[preprocess]", '[accuracy]\nmap = 101\norigin = "x"\n[preprocess]', r"accuracy\.map: .* less than"),
         ('name = "mine"', "name = ", "not valid TOML"),
     ],
 )

@@ -16,6 +16,7 @@ from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.diagnosis.layers.analyze import analyze
 from quantkit.files.files import shipped
 from quantkit.formats.mxnet.params import read_params
+from quantkit.models.card import find_card
 from quantkit.models.load import load_model
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.tasks.evaluate import TaskEvaluation
@@ -36,12 +37,13 @@ def judged(int8_engine: None, request: pytest.FixtureRequest) -> tuple[str, Quan
     return name, network, evaluate_task(network, "scenes:test", reference=model)
 
 
-def test_fp32_scores_what_the_page_says(judged: tuple[str, QuantizedModel, TaskEvaluation]) -> None:
+def test_fp32_scores_what_the_page_and_the_card_say(judged: tuple[str, QuantizedModel, TaskEvaluation]) -> None:
     name, _, evaluation = judged
-    printed = re.search(rf"`{name}` \|.*\| \w+ ([\d.]+) % \|", PAGE)
+    printed, card = re.search(rf"`{name}` \|.*\| \w+ ([\d.]+) % \|", PAGE), find_card(name)
     first = evaluation.scores["reference"][0]
-    assert printed is not None and first.value is not None
+    assert printed is not None and first.value is not None and card is not None and card.accuracy is not None
     assert 100 * first.value == pytest.approx(float(printed[1]), abs=0.1)
+    assert float(printed[1]) == (card.accuracy.map if name == "digits_ssd" else card.accuracy.miou)
 
 
 def test_int8_is_as_good(judged: tuple[str, QuantizedModel, TaskEvaluation]) -> None:
