@@ -53,6 +53,13 @@ _SHOWN = 10
     help="Omit detections with a lower score.",
 )
 @click.option(
+    "--max-overlap",
+    type=click.FloatRange(min=0, max=1),
+    metavar="IOU",
+    help="The largest overlap of two boxes of a class; only for networks that leave suppression to their caller.  "
+    "[default: 0.45]",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=1),
     default=5,
@@ -74,6 +81,7 @@ def predict(
     task: Optional[str],
     draw: Optional[Path],
     least_score: float,
+    max_overlap: Optional[float],
     top: int,
     engine: Optional[str],
     force: bool,
@@ -94,7 +102,7 @@ def predict(
     warn_of_bundle(terminal, bundle, predictor.manifest.source.weights)
     kind = kind_of(predictor, task)  # type: ignore[arg-type]
     shown: list[dict[str, Any]] = []
-    for number, each in enumerate(predictions(predictor, files, kind, least_score, top, draw is not None)):
+    for number, each in enumerate(predictions(predictor, files, kind, least_score, top, draw is not None, max_overlap)):
         shown.append({"file": str(each.file), "values": each.values})
         if targets is not None and each.picture is not None:
             shown[-1]["picture"] = str(targets[number])

@@ -92,7 +92,13 @@ def kind_of(predictor: Predictor, said: Optional[Kind] = None) -> Kind:
 
 
 def predictions(
-    predictor: Predictor, files: Sequence[Path], kind: Kind, least: float, top: int, pictures: bool
+    predictor: Predictor,
+    files: Sequence[Path],
+    kind: Kind,
+    least: float,
+    top: int,
+    pictures: bool,
+    max_overlap: Optional[float] = None,
 ) -> Iterator[FilePrediction]:
     """What a network says of each file, a few at a time.
 
@@ -103,13 +109,16 @@ def predictions(
         least: the least score of a detection.
         top: the most classes of an image.
         pictures: whether to draw pictures.
+        max_overlap: of two boxes of a class, see ``Predictor.detect``.
 
     Raises:
-        UserError: the outputs do not fit, or there is nothing to draw.
+        UserError: the outputs do not fit, there is nothing to draw, or there are no overlaps to bound.
         DataError: an image cannot be read.
     """
     if pictures and kind == "classification":
         raise UserError(f"{predictor.name} tells the class of an image, so there is nothing to draw; leave --draw out")
+    if max_overlap is not None and kind != "detection":
+        raise UserError(f"{predictor.name} detects nothing; leave out max_overlap (--max-overlap)")
     rest = iter(files)
     while chunk := list(islice(rest, _AT_ONCE)):
         if kind == "classification":
@@ -119,7 +128,7 @@ def predictions(
         task: Task[Any, Any, Any] = make_task(
             kind, _shapes(predictor), predictor.input_shape, predictor.name, predictor.labels
         )
-        seen = _predicted(predictor, kind, chunk)
+        seen = _predicted(predictor, kind, chunk, max_overlap)
         for file, prediction in zip(chunk, seen):
             if isinstance(prediction, Detections):
                 prediction = above(prediction, least)
@@ -132,9 +141,11 @@ def predictions(
             yield FilePrediction(file, values, picture)
 
 
-def _predicted(predictor: Predictor, kind: TaskName, files: Sequence[Path]) -> Sequence[Any]:
+def _predicted(
+    predictor: Predictor, kind: TaskName, files: Sequence[Path], max_overlap: Optional[float]
+) -> Sequence[Any]:
     if kind == "detection":
-        return predictor.detect(files)
+        return predictor.detect(files, max_overlap)
     return predictor.segment(files) if kind == "segmentation" else predictor.pose(files)
 
 

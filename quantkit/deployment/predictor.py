@@ -164,16 +164,19 @@ class Predictor:
         ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
         return [[(self._label(index), float(row[index])) for index in best] for row, best in zip(scores, ranked)]
 
-    def detect(self, images: Images) -> list[Detections]:
+    def detect(self, images: Images, max_overlap: Optional[float] = None) -> list[Detections]:
         """The objects in each image, by descending score, with their boxes in pixels of the image.
 
         Keep those whose score is high enough for your purpose, such as 0.5; a label is an index of ``labels``.
 
         Args:
             images: as for ``predict``; boxes in an array that is preprocessed already are those of the network's input.
+            max_overlap: the largest overlap (intersection over union, 0 to 1) of two boxes of a class, for a network
+                that leaves their suppression to its caller; None: 0.45, as in GluonCV's SSD.
 
         Raises:
-            UserError: the outputs of the network are not detections.
+            UserError: the outputs of the network are not detections, or ``max_overlap`` is no overlap, or is given for
+                a network that suppresses overlaps itself.
             DataError: as for ``predict``.
             EngineError: an output that is read holds NaN or infinite values.
             BundleError: the outputs do not match the bundle's manifest.
@@ -186,6 +189,7 @@ class Predictor:
             self.name,
             self.labels,
             box_corners=self._box_corners,
+            max_overlap=max_overlap,
         )
         return list(self._predictions(task, images))
 

@@ -8,9 +8,11 @@ from typing import Any, Optional, Union, get_args
 from quantkit.data.boxes import BoxCorners
 from quantkit.data.resizing import Size
 from quantkit.errors import UserError
-from quantkit.tasks.detection import Detection, Rules, classes_of, detection_form
+from quantkit.kinds import number
+from quantkit.tasks.detection import Detection, Form, Rules, classes_of, detection_form
 from quantkit.tasks.pose import Pose, is_pose
 from quantkit.tasks.segmentation import Segmentation, is_segmentation
+from quantkit.tasks.suppression import MAX_OVERLAP
 from quantkit.tasks.task import TaskName
 
 AnyTask = Union[Detection, Segmentation, Pose]
@@ -76,6 +78,7 @@ def make_task(
     classes: tuple[str, ...] = (),
     rules: Rules = "voc",
     box_corners: BoxCorners = "edges",
+    max_overlap: Optional[float] = None,
 ) -> AnyTask:
     """A task of a network.
 
@@ -87,9 +90,11 @@ def make_task(
         classes: the names of its classes, or of those of the data if the network's have none.
         rules: whose rules detections are judged by.
         box_corners: what the corners of the network's boxes are; only detections in images depend on it.
+        max_overlap: the largest intersection over union of two boxes of a class, for a detector that leaves their
+            suppression to its caller; None: that of GluonCV's SSD.
 
     Raises:
-        UserError: the outputs do not fit the task.
+        UserError: the outputs do not fit the task, or ``max_overlap`` is no overlap or there is nothing to suppress.
     """
     size = _input_size(input_shape, network)
     if name == "segmentation" and is_segmentation(shapes):
@@ -104,10 +109,27 @@ def make_task(
             f"{name} needs outputs that are {_NEEDS[name]}; {network} puts out {listed} for each image: give the task "
             "that it was trained for (--task, `task` in its card), or classification to compare outputs as they are"
         )
-    number = classes_of(form, shapes)
-    if number is not None:
-        _check_names(network, number, " besides the background", classes)
-    return Detection(form, size, classes, number or len(classes) or None, rules, box_corners)
+    count = classes_of(form, shapes)
+    if count is not None:
+        _check_names(network, count, " besides the background", classes)
+    overlap = _overlap(max_overlap, form, network)
+    return Detection(form, size, classes, count or len(classes) or None, rules, box_corners, overlap)
+
+
+def _overlap(max_overlap: Optional[float], form: Form, network: str) -> float:
+    """The bound of overlaps as it was given, or the usual one."""
+    if max_overlap is None:
+        return MAX_OVERLAP
+    remedy = "give an intersection over union from 0 to 1"
+    bound = number("max_overlap", max_overlap, remedy)
+    if not 0 <= bound <= 1:
+        raise UserError(f"max_overlap is {max_overlap!r}; {remedy}")
+    if form == "suppressed":
+        raise UserError(
+            f"{network} does not leave the suppression of overlapping boxes to its caller; leave out max_overlap "
+            "(--max-overlap)"
+        )
+    return bound
 
 
 def _check_names(network: str, number: int, besides: str, classes: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ from quantkit.tasks.average_precision import (
 from quantkit.tasks.coco_ap import coco_matches
 from quantkit.tasks.detections import Detections, as_objects, detections_of, difference, in_image
 from quantkit.tasks.drawing import with_boxes
-from quantkit.tasks.suppression import suppressed
+from quantkit.tasks.suppression import MAX_OVERLAP, suppressed
 from quantkit.tasks.voc_map import Seen, voc_matches
 
 Form = Literal["suppressed", "all boxes"]
@@ -58,6 +58,8 @@ class Detection:
         number: of its classes; None if it is unknown.
         rules: whose rules it is judged by.
         box_corners: what the corners of the boxes are that the network puts out.
+        max_overlap: the largest intersection over union of two boxes of a class that are kept, where suppression is
+            left to the caller.
     """
 
     name: ClassVar[Literal["detection"]] = "detection"
@@ -67,6 +69,7 @@ class Detection:
     number: Optional[int]
     rules: Rules = "voc"
     box_corners: BoxCorners = "edges"
+    max_overlap: float = MAX_OVERLAP
 
     def decode(self, outputs: Sequence[np.ndarray]) -> list[Detections]:
         """The detections of each image, without those that hold NaN or infinite values; see ``Task``."""
@@ -78,7 +81,7 @@ class Detection:
         sides = [width, height, width, height]
         finite = np.isfinite(boxes).all(axis=2) & np.isfinite(scores).all(axis=2)
         return [
-            suppressed(corners[kept].astype(np.float64) * sides, each[kept, 1:])
+            suppressed(corners[kept].astype(np.float64) * sides, each[kept, 1:], self.max_overlap)
             for corners, each, kept in zip(boxes, scores, finite)
         ]
 

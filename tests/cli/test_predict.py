@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 from tests.data.annotations import coco_document, coco_file, voc_folder
 from tests.networks import DATA, Builder
 from tests.requirements import requires
-from tests.tasks.networks import COLUMNS, RAW, ROWS, bundle, colour_segmenter, pixel_detector, pixels
+from tests.tasks.networks import COLUMNS, RAW, ROWS, box_detector, bundle, colour_segmenter, pixel_detector, pixels
 
 CAT, DOG = ((0.0, 0.0, 3.0, 6.0), 0.9, 0), ((2.0, 5.0, 6.0, 11.0), 0.4, 1)
 OBJECTS = [("cat", CAT[0], 0), ("dog", DOG[0], 0)]
@@ -67,6 +67,17 @@ def test_predict_refuses_what_does_not_fit(run: Run, bundles: Path, voc: Path, t
     assert not (tmp_path / "drawn").exists()
     done = run("predict", bundles / "net", "nowhere.png")
     assert done.exit_code == 2 and "there is no image nowhere.png" in done.stderr
+
+
+def test_predict_bounds_overlaps_where_the_network_leaves_them(run: Run, bundles: Path, tmp_path: Path) -> None:
+    net = bundle(box_detector(), (3, ROWS, COLUMNS), RAW, ("face",), tmp_path / "open")
+    image = tmp_path / "a.png"
+    Image.fromarray(pixels(((0.0, 0.0, 5.0, 5.0), 0.9, 0), ((0.0, 0.0, 5.0, 2.0), 0.8, 0))).save(image)
+    for options, number in (([], 2), (["--max-overlap", "0.3"], 1)):
+        done = run("predict", net, image, *options, "--json")
+        assert done.exit_code == 0 and len(json.loads(done.stdout)["images"][0]["values"]) == number, done.stderr
+    done = run("predict", bundles / "net", image, "--max-overlap", "0.3")
+    assert done.exit_code == 2 and "leave out max_overlap (--max-overlap)" in done.stderr
 
 
 def test_predict_names_the_use_of_a_network_without_predictions(run: Run, engine: None, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from quantkit.deployment.predictor import Predictor
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.tasks.drawing import with_boxes
-from tests.tasks.networks import COLUMNS, RAW, ROWS, bundle, colour_segmenter, pixel_detector, pixels
+from tests.tasks.networks import COLUMNS, RAW, ROWS, box_detector, bundle, colour_segmenter, pixel_detector, pixels
 
 CAT, DOG = ((0.0, 0.0, 3.0, 6.0), 0.9, 0), ((2.0, 5.0, 6.0, 11.0), 0.25, 1)
 
@@ -47,6 +48,32 @@ def coloured(height: int = 8, width: int = 12) -> np.ndarray:
     image = np.zeros((height, width, 3), np.uint8)
     image[:, : width // 3, 0] = image[:, -width // 3 :, 1] = 255
     return image
+
+
+def test_overlaps_that_the_network_leaves_are_bounded_as_asked(engine: None, tmp_path: Path) -> None:
+    open_ended = load(bundle(box_detector(), (3, ROWS, COLUMNS), RAW, ("face",), tmp_path / "net"))
+    # The second shares 0.4 of their union with the first.
+    image = pixels(((0.0, 0.0, 5.0, 5.0), 0.9, 0), ((0.0, 0.0, 5.0, 2.0), 0.8, 0))
+    for bound, number in ((None, 2), (0.41, 2), (0.39, 1), (0, 1), (1, 2)):
+        assert len(open_ended.detect(image, bound)[0]) == number
+    path = tmp_path / "a.png"
+    Image.fromarray(image).save(path)
+    for bound, number in ((None, 2), (0.39, 1)):
+        (seen,) = predictions(open_ended, [path], "detection", 0.5, 5, False, bound)
+        assert len(seen.values) == number
+
+
+@pytest.mark.parametrize("bound", [-0.1, 1.1, float("nan"), "0.5", True])
+def test_what_is_no_overlap_is_refused(detector: Predictor, bound: Any) -> None:
+    with pytest.raises(UserError, match="give an intersection over union from 0 to 1"):
+        detector.detect(pixels(CAT), bound)
+
+
+def test_networks_that_suppress_overlaps_themselves_take_no_bound(detector: Predictor, segmenter: Predictor) -> None:
+    with pytest.raises(UserError, match="does not leave the suppression of overlapping boxes to its caller"):
+        detector.detect(pixels(CAT), 0.5)
+    with pytest.raises(UserError, match="detects nothing; leave out max_overlap"):
+        list(predictions(segmenter, [Path("a.png")], "segmentation", 0.5, 5, False, 0.5))
 
 
 def test_detections_of_several_images_are_each_their_own(detector: Predictor) -> None:

@@ -30,6 +30,18 @@ def pixel_detector(shift: float = 0.0) -> Graph:
     return b.graph(ids, scores, b.op("_plus_scalar", "boxes", edges, scalar=shift))
 
 
+def box_detector() -> Graph:
+    """Reads scores and edges as ``pixel_detector`` does, for one class, and leaves suppression to its caller."""
+    b = Builder()
+    red = b.op("slice_axis", "red", DATA, axis=1, begin=0, end=1)
+    rows = b.op("Reshape", "rows", red, shape=(0, -1, COLUMNS))
+    score = b.op("_div_scalar", "score", b.op("slice_axis", "c1", rows, axis=2, begin=1, end=2), scalar=200)
+    scores = b.op("Concat", "scores", b.op("_rminus_scalar", "none", score, scalar=1), score, dim=2, num_args=2)
+    edges = b.op("_div_scalar", "edges", b.op("slice_axis", "c2", rows, axis=2, begin=2, end=6), scalar=10)
+    sides = b.param("sides", np.array([COLUMNS, ROWS, COLUMNS, ROWS]).reshape(1, 1, 4))
+    return b.graph(scores, b.op("broadcast_div", "boxes", edges, sides))
+
+
 def pixels(*detections: tuple[tuple[float, float, float, float], float, int]) -> np.ndarray:
     """An image, (``ROWS``, ``COLUMNS``), in which ``pixel_detector`` sees these edges, scores and classes."""
     image = np.zeros((ROWS, COLUMNS, 3), np.uint8)

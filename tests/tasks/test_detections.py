@@ -8,7 +8,7 @@ import pytest
 from quantkit.data.placement import placement
 from quantkit.data.preprocess import Preprocess
 from quantkit.tasks.detections import above, as_objects, detections_of, difference, in_image, overlaps
-from quantkit.tasks.suppression import CANDIDATES, KEPT, MOST_OVERLAP, suppressed
+from quantkit.tasks.suppression import CANDIDATES, KEPT, MAX_OVERLAP, suppressed
 from tests.tasks.scenes import boxes, detections
 
 
@@ -74,7 +74,7 @@ def test_suppression_is_greedy_and_bounded() -> None:
     )[:CANDIDATES]
     chosen: list[tuple[float, int, int]] = []
     for score, box, label in ranked:
-        if all(other != label or by_formula(corners[box], corners[one]) <= MOST_OVERLAP for _, one, other in chosen):
+        if all(other != label or by_formula(corners[box], corners[one]) <= MAX_OVERLAP for _, one, other in chosen):
             chosen.append((score, box, label))
     assert kept.scores.tolist() == [score for score, _, _ in chosen][:KEPT]
 
@@ -89,6 +89,11 @@ def test_the_bounds_of_suppression_are_those_of_gluoncvs_ssd() -> None:
     for copies, number in ((399, 2), (400, 1)):
         corners = np.array([[0, 0, 9, 9.0]] * copies + [[20, 20, 29, 29]])
         assert len(suppressed(corners, np.linspace(0.9, 0.5, copies + 1)[:, None])) == number
+
+
+def test_another_bound_of_overlaps_keeps_more_or_fewer() -> None:
+    corners, scores = np.array([[0, 0, 10, 10], [0, 0, 10, 3.0]]), np.array([[0.9], [0.8]])
+    assert [len(suppressed(corners, scores, bound)) for bound in (0.29, 0.3, 1.0)] == [1, 2, 2]
 
 
 def by_formula(a: np.ndarray, b: np.ndarray) -> float:
