@@ -8,9 +8,8 @@ from typing import Optional
 from quantkit.benchmark.results.results import Published
 from quantkit.report.page.table import Table
 from quantkit.report.study.machines import machine_text, own_machine, published_figure, source_of
-from quantkit.report.study.summary import METRICS, Row, Study, has_published_speedup, published_throughputs
+from quantkit.report.study.summary import METRICS, Row, Study, has_published_speedup, items, published_throughputs
 from quantkit.report.study.words import factor, marked, number, ratio_text
-from quantkit.report.tables import items
 
 
 def published_table(study: Study) -> Optional[Table]:

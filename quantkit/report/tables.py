@@ -13,19 +13,12 @@ from quantkit.report.page.table import Table
 from quantkit.report.study.accuracy import graded
 from quantkit.report.study.attribution import attributions
 from quantkit.report.study.scaling import scalings
-from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, key_of, published_throughputs
+from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, items, key_of, published_throughputs
 from quantkit.report.study.words import factor, listed, marked, number, plural, ratio_text
 from quantkit.units import percent
 
 # A line of LoadGen's summary.
 _UNMET = re.compile(r"(.+?) satisfied ?: NO$")
-
-
-def items(study: Study, networks: Iterable[str]) -> str:
-    """The noun for the items of these networks, in the plural."""
-    chosen = set(networks)
-    nouns = {network.item for network in study.run.networks if network.name in chosen}
-    return plural(nouns.pop()) if len(nouns) == 1 else "items"
 
 
 def speedup_table(study: Study) -> tuple[Table, ...]:

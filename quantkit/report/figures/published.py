@@ -11,9 +11,8 @@ from quantkit.benchmark.results.results import Published, PublishedSource
 from quantkit.benchmark.results.statistics import Metric
 from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style
 from quantkit.report.study.machines import machine_text, own_machine, published_figure, source_of
-from quantkit.report.study.summary import METRICS, Row, Study, has_published_speedup, published_throughputs
+from quantkit.report.study.summary import METRICS, Row, Study, has_published_speedup, items, published_throughputs
 from quantkit.report.study.words import TIMES, bounded, factor, listed, number, ratio_text, shortened
-from quantkit.report.tables import items
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

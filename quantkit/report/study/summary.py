@@ -13,7 +13,7 @@ from quantkit.benchmark.results.cell_warnings import warnings
 from quantkit.benchmark.results.results import Cell, LeftOut, Network, Published, Results, Run
 from quantkit.benchmark.results.statistics import Metric, Ratio, latencies, mean_latency, ratio, throughput
 from quantkit.errors import UserError
-from quantkit.report.study.words import listed
+from quantkit.report.study.words import listed, plural
 
 METRICS: tuple[Metric, ...] = ("throughput", "latency")
 PERCENTILES = (50, 90, 99)
@@ -110,6 +110,13 @@ class Study:
         """The cells that were neither measured nor failed."""
         known = {*self.cells, *map(key_of, (*self.failed, *self.served))}
         return tuple(each for each in self.run.left_out if (each.network, each.batch, each.contestant) not in known)
+
+
+def items(study: Study, networks: Iterable[str]) -> str:
+    """The noun for the items of these networks, in the plural."""
+    chosen = set(networks)
+    nouns = {network.item for network in study.run.networks if network.name in chosen}
+    return plural(nouns.pop()) if len(nouns) == 1 else "items"
 
 
 def cost_of_million(price: Optional[float], speed: float) -> Optional[float]:
