@@ -31,6 +31,10 @@ class Section:
         computing: all others.
         busy: the time in which any operator ran.
         waiting: the time in which the program waited for results.
+        overhead: the part of ``idle`` in which a call of MXNet was under way: it hands operators to the engine, or has
+            yet to notice that a result is there.
+
+    Reorders of MKL-DNN happen inside operators; `quantkit profile` tells them for a bundle.
     """
 
     milliseconds: float
@@ -40,16 +44,18 @@ class Section:
     computing: float
     busy: float
     waiting: float
+    overhead: float
 
     @property
     def idle(self) -> float:
-        """The time in which no operator ran: Python, data, and the engine's scheduling."""
+        """The time in which no operator ran: ``overhead``, and the program's own work, such as preparing data."""
         return self.milliseconds - self.busy
 
     def __repr__(self) -> str:
         return (
             f"Section({self.milliseconds:.1f} ms: computing {self.computing:.1f}, conversions {self.conversions:.1f}, "
-            f"copies {self.copies:.1f}, idle {self.idle:.1f}, waiting {self.waiting:.1f})"
+            f"copies {self.copies:.1f}, idle {self.idle:.1f}, of it overhead {self.overhead:.1f}; "
+            f"waiting {self.waiting:.1f})"
         )
 
 
@@ -109,15 +115,17 @@ def section_of(milliseconds: float, spans: Iterable[Span]) -> Section:
         count, before = operators.get(name, (0, 0.0))
         operators[name] = (count + 1, before + span.ended - span.begun)
         by_kind[kind_of_operator(span.name) or "computing"] += span.ended - span.begun
-    waits = [span for span in all_spans if span.category == CALL and span.name in _WAITING]
+    calls = [span for span in all_spans if span.category == CALL]
+    busy = _covered(ran)
     return Section(
         milliseconds,
         operators,
         by_kind["conversions"],
         by_kind["copies"],
         by_kind["computing"],
-        busy=_covered(ran),
-        waiting=_covered(waits),
+        busy=busy,
+        waiting=_covered(call for call in calls if call.name in _WAITING),
+        overhead=_covered([*ran, *calls]) - busy,
     )
 
 

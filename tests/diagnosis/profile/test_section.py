@@ -30,7 +30,10 @@ def test_what_a_section_was_spent_on() -> None:
     }
     assert (section.computing, section.copies, section.conversions) == (8.0, 4.0, 1.0)
     assert (section.busy, section.idle, section.waiting) == (7.0 + 1.0 + 3.0, 9.0, 9.0)
-    assert repr(section) == ("Section(20.0 ms: computing 8.0, conversions 1.0, copies 4.0, idle 9.0, waiting 9.0)")
+    assert section.overhead == 0.25 + 1.0 + 1.0
+    assert repr(section) == (
+        "Section(20.0 ms: computing 8.0, conversions 1.0, copies 4.0, idle 9.0, of it overhead 2.2; waiting 9.0)"
+    )
 
 
 def test_a_block_of_a_program(engine: None) -> None:
@@ -52,6 +55,7 @@ def test_a_block_of_a_program(engine: None) -> None:
         assert section.operators["Convolution"][0] == times
         assert 0 < section.computing <= section.milliseconds
         assert 0 < section.waiting < section.milliseconds
+        assert 0 < section.overhead < section.idle
         assert section.busy + section.idle == pytest.approx(section.milliseconds)
 
 
