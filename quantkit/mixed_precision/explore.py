@@ -156,10 +156,11 @@ class Exploration:
             return
         whole = frozenset(node.name for node in self._adjusted.network.int8_weighted)
         chosen = first_meeting(path, fits)
+        if chosen is None and allowed(measurements.trial(whole)):
+            chosen = first_meeting(self._widened(whole), fits)
         if chosen is None:
-            reserve = whole if allowed(measurements.trial(whole)) and fits(whole) else None
             # Predictions are coarse: a set may meet the goal although larger ones that were tested do not.
-            chosen = next((layers for layers in self._path if fits(layers)), reserve)
+            chosen = next((layers for layers in self._path if fits(layers)), None)
         if chosen is not None:
             none = measurements.trial(_NONE)
             alone = {layer: measurements.trial(frozenset({layer})) for layer in chosen}
@@ -173,6 +174,22 @@ class Exploration:
         for layers in self._progress(path, len(sets), "choosing layers"):
             self._path.append(layers)
             yield layers
+
+    def _widened(self, whole: Layers) -> Iterator[Layers]:
+        """From the last set of the path on to all layers, one more at a time: those that alone gain most come first."""
+        measurements = self._measurements
+        reached = self._path[-1] if self._path else _NONE
+        none = measurements.trial(_NONE)
+        known = [layer for layer in whole if measurements.knows(frozenset({layer}))]
+        alone = {layer: measurements.trial(frozenset({layer})) for layer in known}
+        floor = typical_noise(alone.values()) if alone else 0.0
+
+        def gain(layer: str) -> float:
+            return gain_per_millisecond(none, alone[layer], floor) if layer in alone else -math.inf
+
+        for layer in sorted(sorted(whole - reached), key=gain, reverse=True):
+            reached |= {layer}
+            yield reached
 
     def _adjust_again(self) -> None:
         chosen = best(tuple(self._measurements.checks.values()), self._goal)

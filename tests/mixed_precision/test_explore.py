@@ -187,6 +187,22 @@ def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fu
     assert best(checks, goal).layers == frozenset(layers[:3])
 
 
+@pytest.mark.parametrize("needed", range(2, 6))
+def test_where_measured_candidates_do_not_suffice_others_are_added_one_by_one(
+    network: tuple[Fused, QuantizationPlan], needed: int
+) -> None:
+    fused, plan = network
+    layers = int8_names(fused.graph, plan)
+    world = World(dict.fromkeys(layers, 1.0), dict.fromkeys(layers, 0.2))
+    adjusted = SimpleNamespace(network=QuantizedGraph(fused.graph, plan), algorithms=SimpleNamespace(works=False))
+    goal = Goal(max_drop=len(layers) - needed + 0.5)
+    found = [Candidate(layers[1], frozenset({layers[1]}))]
+    Exploration(world, adjusted, goal, found, lambda stream, total, title: stream).run()  # type: ignore[arg-type]
+    chosen = best(list(world.checks.values()), goal).layers
+    assert len(chosen) == needed
+    assert layers[1] in chosen
+
+
 @pytest.mark.parametrize("affordable", range(8, 20))
 def test_what_the_search_had_come_to_is_judged_at_the_end(
     network: tuple[Fused, QuantizationPlan], affordable: int
