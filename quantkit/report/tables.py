@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Optional
 
-from quantkit.benchmark.results.results import Network, ServerTrial
+from quantkit.benchmark.results.results import Network
 from quantkit.benchmark.results.statistics import Metric
 from quantkit.report.page.table import Table
 from quantkit.report.study.accuracy import graded
 from quantkit.report.study.attribution import attributions
 from quantkit.report.study.scaling import scalings
 from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, items, key_of, published_throughputs
-from quantkit.report.study.words import factor, listed, marked, number, plural, ratio_text
+from quantkit.report.study.verdict import judgement
+from quantkit.report.study.words import factor, marked, number, plural, ratio_text
 from quantkit.units import percent
-
-# A line of LoadGen's summary.
-_UNMET = re.compile(r"(.+?) satisfied ?: NO$")
 
 
 def speedup_table(study: Study) -> tuple[Table, ...]:
@@ -192,7 +189,7 @@ def server_table(study: Study) -> Table:
                 number(trial.p50),
                 number(trial.p90),
                 number(trial.p99),
-                _judged(trial),
+                judgement(trial),
             )
             for cell in study.served
             if cell.server
@@ -206,14 +203,6 @@ def server_table(study: Study) -> Table:
             (cell.network for cell in study.served),
         ),
     )
-
-
-def _judged(trial: ServerTrial) -> str:
-    """LoadGen's verdict with the unmet conditions, or its other reasons if it names none."""
-    if trial.valid:
-        return "valid"
-    unmet = [match[1].lower() for line in trial.why if (match := _UNMET.match(line))]
-    return f"not valid: {listed(unmet) or '; '.join(trial.why) or 'no reason given'}"
 
 
 def cost_table(study: Study) -> Table:

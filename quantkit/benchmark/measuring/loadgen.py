@@ -35,8 +35,7 @@ _LENGTH = ("result_min_duration_met", "result_min_queries_met", "early_stopping_
 _LATENCY = "result_perf_constraints_met"
 _CONDITIONS = (_LATENCY, *_LENGTH)
 
-# Lines of LoadGen's summary.
-_UNMET = re.compile(r"(.+?) satisfied ?: NO$")
+# A line of LoadGen's summary.
 _MORE = re.compile(r"\* Would need to run at least (\d+) more queries")
 
 
@@ -179,11 +178,6 @@ def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
         message = f"LoadGen does not accept its run of {rate:.4g} queries/s, and not for its length alone: {reasons}"
         raise InstanceError("loadgen", message)
     return ServerTrial(rate, count, p50, p90, p99, valid, why)
-
-
-def unmet(reasons: tuple[str, ...]) -> tuple[str, ...]:
-    """The conditions that LoadGen's reasons name as not met, such as ``early stopping``."""
-    return tuple(match[1].lower() for line in reasons if (match := _UNMET.match(line)))
 
 
 def asked_for(reasons: tuple[str, ...]) -> Optional[int]:

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Optional
 
 from quantkit.benchmark.measuring.dispatch import Dispatcher, Request, Serve
-from quantkit.benchmark.measuring.loadgen import Observed, asked_for, check_loadgen, run_trial, unmet
+from quantkit.benchmark.measuring.loadgen import Observed, asked_for, check_loadgen, run_trial
 from quantkit.benchmark.results.cell_warnings import BUSY, STOLEN, UNTOLD
 from quantkit.benchmark.results.results import Server
 from quantkit.host.load import Load
@@ -140,7 +140,7 @@ def described(run: Observed, bound: float) -> str:
     # Above the bound no number of requests would do.
     if more is not None and trial.p99 <= bound:
         return f"{text}, it asks for {more} more requests to be sure"
-    return f"{text}, not satisfied: {', '.join(unmet(trial.why))}" if unmet(trial.why) else text
+    return f"{text}, not satisfied: {', '.join(trial.unmet)}" if trial.unmet else text
 
 
 def lateness(runs: Sequence[Observed]) -> tuple[str, ...]:

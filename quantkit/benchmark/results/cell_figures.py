@@ -74,7 +74,7 @@ def served(results: Results) -> list[dict[str, Any]]:
     for cell in results.cells:
         if cell.server is None or cell.failure:
             continue
-        last = cell.server.trials[-1] if cell.server.rate else None
+        last = cell.server.confirmed
         rows.append(
             {
                 "network": cell.network,

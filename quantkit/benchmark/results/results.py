@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Optional
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pydantic import ConfigDict
 
 FORMAT = 1
+
+# A line of LoadGen's summary.
+_UNMET = re.compile(r"(.+?) satisfied ?: NO$")
 
 DISCARDED = "discarded"
 """The state of a run that is being removed."""
@@ -158,6 +162,11 @@ class ServerTrial:
     valid: bool
     why: Many[str]
 
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """The conditions that LoadGen's reasons name as not met, such as ``early stopping``."""
+        return tuple(match[1].lower() for line in self.why if (match := _UNMET.match(line)))
+
 
 @dataclass(frozen=True)
 class Server:
@@ -166,6 +175,11 @@ class Server:
     bound: float
     rate: float
     trials: Many[ServerTrial]
+
+    @property
+    def confirmed(self) -> Optional[ServerTrial]:
+        """The last run at ``rate``, which confirmed it; None if no rate holds."""
+        return next((trial for trial in reversed(self.trials) if 0 < trial.rate == self.rate), None)
 
 
 @dataclass(frozen=True)

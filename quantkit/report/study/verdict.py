@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quantkit.benchmark.results.results import Cell, Server
+from quantkit.benchmark.results.results import Cell, Server, ServerTrial
 from quantkit.benchmark.results.statistics import Metric, Ratio
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.report.study.summary import METRICS, Row, Study, key_of, random_weights
@@ -107,6 +107,13 @@ def _why_unbounded(study: Study, row: Row) -> str:
     return f"{listed(single)} {'was' if len(single) == 1 else 'were'} measured in a single round"
 
 
+def judgement(trial: ServerTrial) -> str:
+    """LoadGen's verdict with the unmet conditions, or its other reasons if it names none."""
+    if trial.valid:
+        return "valid"
+    return f"not valid: {listed(trial.unmet) or '; '.join(trial.why) or 'no reason given'}"
+
+
 def _several(pairs: Sequence[Compared], baseline: str, metric: Metric) -> str:
     name = pairs[0][0].contestant
     all_verdicts = [ratio.verdict for _, ratio in pairs]
@@ -140,6 +147,8 @@ def _where(rows: Sequence[Row]) -> str:
 def _served(cell: Cell, server: Server) -> str:
     what = f"{cell.contestant.name} serves {cell.network} at batch size {cell.batch}"
     bound = f"a p99 within {number(server.bound)} ms"
-    if server.rate == 0:
+    confirmed = server.confirmed
+    if confirmed is None:
         return f"{what} with {bound} at none of the rates tried."
-    return f"{what} with {bound} at up to {number(server.rate)} requests per second."
+    doubt = "" if confirmed.valid else f", in a run that LoadGen calls {judgement(confirmed)}"
+    return f"{what} with {bound} at up to {number(server.rate)} requests per second{doubt}."

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from quantkit.benchmark.measuring import loadgen
-from quantkit.benchmark.measuring.loadgen import Observed, asked_for, check_loadgen, run_trial, unmet
+from quantkit.benchmark.measuring.loadgen import Observed, asked_for, check_loadgen, run_trial
+from quantkit.benchmark.results.results import ServerTrial
 from quantkit.errors import ExtraMissing, InstanceError, QuantkitError, UserError
 
 pytestmark = pytest.mark.timing
@@ -106,20 +107,20 @@ def test_the_verdict_and_its_reasons_are_loadgens_own(tmp_path: Path) -> None:
     assert "Performance constraints satisfied : NO" in trial.why
     assert "* Reduce target QPS to improve latency." in trial.why
     assert not any("Yes" in reason or reason.endswith(":") for reason in trial.why)
-    assert unmet(trial.why)[0] == "performance constraints"
+    assert trial.unmet[0] == "performance constraints"
 
 
 @needs_loadgen
 def test_loadgen_asks_for_more_where_a_run_was_too_short_to_be_sure(tmp_path: Path) -> None:
     trial = observed(tmp_path / "run", rate=50, service=0.005, seconds=0.5, bound=1000).trial
-    assert unmet(trial.why) == ("early stopping",)
+    assert trial.unmet == ("early stopping",)
     # With none above the bound, 459 requests tell with 99 % confidence that 99 % stay within it: 0.99 ** 459 < 0.01.
     assert asked_for(trial.why) == 459 - trial.completed
     assert any(reason.endswith("if every additional query were under latency.") for reason in trial.why)
 
 
 def test_reasons_that_name_nothing() -> None:
-    assert unmet(("something new",)) == ()
+    assert ServerTrial(1.0, 1, 1.0, 1.0, 1.0, False, ("something new",)).unmet == ()
     assert asked_for(("something new",)) is None
 
 

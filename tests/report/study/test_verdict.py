@@ -11,7 +11,7 @@ from quantkit.benchmark.results.results import Contestant, LeftOut, Network, Res
 from quantkit.benchmark.results.statistics import Ratio
 from quantkit.report.study.summary import Study, summarize
 from quantkit.report.study.verdict import by_rank, reservations, verdicts
-from tests.report.synthetic import FUSED, INT8, NATIVE, cell, failed, results, rounds, run, served
+from tests.report.synthetic import FUSED, INT8, NATIVE, REASONS, cell, failed, results, rounds, run, served
 
 
 def study(given: Results) -> Study:
@@ -135,4 +135,16 @@ def test_served_rates_are_told() -> None:
     assert verdicts(study(given)) == (
         "INT8 serves net at batch size 1 with a p99 within 15.0 ms at up to 90.0 requests per second.",
         "native serves net at batch size 1 with a p99 within 15.0 ms at none of the rates tried.",
+    )
+
+
+def test_a_served_rate_that_loadgen_doubts_is_told_so() -> None:
+    cell = served("net", INT8, 90.0)
+    assert cell.server is not None
+    trials = [replace(trial, valid=False, why=REASONS) for trial in cell.server.trials]
+    doubted = replace(cell, server=replace(cell.server, trials=trials))
+    given = Results(run([Network("net", "trained", 1)], (NATIVE, INT8), scenario="server"), (doubted,))
+    assert verdicts(study(given)) == (
+        "INT8 serves net at batch size 1 with a p99 within 15.0 ms at up to 90.0 requests per second, in a run that "
+        "LoadGen calls not valid: performance constraints and early stopping.",
     )
