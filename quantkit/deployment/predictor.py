@@ -16,7 +16,7 @@ from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, op
 from quantkit.deployment.states import States, checked_states
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.host.process import OwnProcess
-from quantkit.kinds import whole_number
+from quantkit.kinds import of_kind, whole_number
 from quantkit.models.class_scores import is_row
 from quantkit.tasks.choose import make_task
 from quantkit.tasks.detections import Detections
@@ -61,6 +61,7 @@ class Predictor:
             EngineError: this engine cannot run it on this processor.
             EngineMissing: the engine, or any engine, is not installed.
         """
+        of_kind("bundle", bundle, Bundle, "or load its directory with quantkit.load()")
         if bundle.manifest.source.weights == "random" and not allow_random_weights:
             raise UserError(
                 f"the network in {bundle.directory} has random weights, so its predictions mean nothing; "

@@ -11,6 +11,7 @@ from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule, Shapes, app
 from quantkit.fusion.rules.activation import ACTIVATION
 from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
 from quantkit.fusion.rules.dense_last_axis import DENSE_OVER_ROWS
+from quantkit.fusion.rules.dense_of_one_pixel import DENSE_OF_ONE_PIXEL
 from quantkit.fusion.rules.dense_rows import ACTIVATION_OVER_ROWS, DROP_ROWS_AGAIN
 from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
 from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     TRANSPOSED_CONVOLUTION,
     ACTIVATION_OF_SUBPIXELS,
     POINTWISE_DENSE,
+    DENSE_OF_ONE_PIXEL,
     RECURRENT_PARAMETERS,
     RECURRENT_BATCH_FIRST,
     DENSE_OVER_ROWS,

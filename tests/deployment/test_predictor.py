@@ -59,6 +59,11 @@ def same(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(initial=1))
 
 
+def test_a_directory_is_no_bundle_yet(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"bundle is of type str; give a Bundle, or load its directory with quantkit.l"):
+        Predictor(str(tmp_path))  # type: ignore[arg-type]
+
+
 def test_one_image(predictor: Predictor, photographs: list, inputs: np.ndarray, expected: np.ndarray) -> None:
     same(predictor.predict(photographs[4]), expected[4:5])
     same(predictor.predict(inputs[4]), expected[4:5])
