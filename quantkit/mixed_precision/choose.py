@@ -99,6 +99,20 @@ def first_meeting(path: Iterable[Layers], meets: Callable[[Layers], bool]) -> Op
     return seen[meeting - 1]
 
 
+def leading(sets: Sequence[Layers], allowed: Callable[[Layers], bool]) -> Sequence[Layers]:
+    """The sets of a growing path up to the last that is allowed: those before one that is allowed should be, too."""
+    if not sets or allowed(sets[-1]):
+        return sets
+    low, high = 0, len(sets) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if allowed(sets[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return sets[:low]
+
+
 def trimmed(chosen: Layers, order: Sequence[str], meets: Callable[[Layers], bool]) -> Layers:
     """``chosen`` without the layers that the goal does not need.
 

@@ -14,6 +14,7 @@ from quantkit.mixed_precision.choose import (
     first_meeting,
     gain_per_millisecond,
     greedy_path,
+    leading,
     trimmed,
     typical_noise,
 )
@@ -156,17 +157,15 @@ class Exploration:
             return
         whole = frozenset(node.name for node in self._adjusted.network.int8_weighted)
         chosen = first_meeting(path, fits)
-        if chosen is None and allowed(measurements.trial(whole)):
-            chosen = first_meeting(self._widened(whole), fits)
+        if chosen is None:
+            wider = leading(tuple(self._widened(whole)), lambda layers: allowed(measurements.trial(layers)))
+            # The largest set comes first, so that a search that runs out of time keeps it.
+            chosen = first_meeting(wider, fits) if wider and fits(wider[-1]) else None
         if chosen is None:
             # Predictions are coarse: a set may meet the goal although larger ones that were tested do not.
             chosen = next((layers for layers in self._path if fits(layers)), None)
         if chosen is not None:
-            none = measurements.trial(_NONE)
-            alone = {layer: measurements.trial(frozenset({layer})) for layer in chosen}
-            floor = typical_noise(alone.values())
-            order = sorted(sorted(chosen), key=lambda layer: gain_per_millisecond(none, alone[layer], floor))
-            trimmed(chosen, order, fits)
+            trimmed(chosen, self._by_gain(chosen), fits)
 
     def _followed(self, sets: Sequence[Layers], allowed: Callable[[Trial], bool]) -> Iterator[Layers]:
         """The greedy path, whose sets are kept in ``_path``."""
@@ -176,20 +175,21 @@ class Exploration:
             yield layers
 
     def _widened(self, whole: Layers) -> Iterator[Layers]:
-        """From the last set of the path on to all layers, one more at a time: those that alone gain most come first."""
-        measurements = self._measurements
+        """From the last set of the path on to all layers, one more at a time, those that gain most first."""
         reached = self._path[-1] if self._path else _NONE
-        none = measurements.trial(_NONE)
-        known = [layer for layer in whole if measurements.knows(frozenset({layer}))]
-        alone = {layer: measurements.trial(frozenset({layer})) for layer in known}
-        floor = typical_noise(alone.values()) if alone else 0.0
-
-        def gain(layer: str) -> float:
-            return gain_per_millisecond(none, alone[layer], floor) if layer in alone else -math.inf
-
-        for layer in sorted(sorted(whole - reached), key=gain, reverse=True):
+        for layer in reversed(self._by_gain(whole - reached)):
             reached |= {layer}
             yield reached
+
+    def _by_gain(self, layers: Layers) -> list[str]:
+        """Layers by what they gain alone, those that were not measured alone first."""
+        measurements = self._measurements
+        none = measurements.trial(_NONE)
+        known = [layer for layer in layers if measurements.knows(frozenset({layer}))]
+        alone = {layer: measurements.trial(frozenset({layer})) for layer in known}
+        floor = typical_noise(alone.values()) if alone else 0.0
+        gains = {layer: gain_per_millisecond(none, trial, floor) for layer, trial in alone.items()}
+        return sorted(sorted(layers), key=lambda layer: gains.get(layer, -math.inf))
 
     def _adjust_again(self) -> None:
         chosen = best(tuple(self._measurements.checks.values()), self._goal)

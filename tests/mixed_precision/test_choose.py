@@ -8,7 +8,15 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from quantkit.mixed_precision.choose import Layers, Trial, first_meeting, gain_per_millisecond, greedy_path, trimmed
+from quantkit.mixed_precision.choose import (
+    Layers,
+    Trial,
+    first_meeting,
+    gain_per_millisecond,
+    greedy_path,
+    leading,
+    trimmed,
+)
 
 SEEDS = range(12)
 NAMES = [f"layer{index}" for index in range(8)]
@@ -151,3 +159,17 @@ def test_trimming_leaves_what_is_needed_and_no_more(seed: int) -> None:
     found = trimmed(frozenset(NAMES), list(random.permutation(NAMES)), meets)
     assert meets(found)
     assert not any(meets(found - {layer}) for layer in found)
+
+
+def test_the_leading_sets_end_with_the_last_that_is_allowed() -> None:
+    sets = [frozenset(map(str, range(count))) for count in range(1, 8)]
+    for last in range(8):
+        seen: list[Layers] = []
+
+        def allowed(layers: Layers, last: int = last, seen: list[Layers] = seen) -> bool:
+            seen.append(layers)
+            return len(layers) <= last
+
+        assert list(leading(sets, allowed)) == sets[:last]
+        assert len(seen) <= 4
+    assert not leading([], lambda layers: True)
