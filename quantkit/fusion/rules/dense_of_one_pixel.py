@@ -1,7 +1,7 @@
-"""A dense layer that reads feature maps of one pixel from a convolution gets them flattened.
+"""A dense layer that reads feature maps of one pixel in a layout of MKL-DNN gets them flattened.
 
-From its second run on, the kernel of MXNet 1.9.1's fused dense layer fails on what a convolution put out in a layout of
-MKL-DNN, of maps of one pixel only: "We can't generate TBlob for MKLDNN data".
+From its second run on, MXNet 1.9.1's fused dense layer fails on them: "We can't generate TBlob for MKLDNN data". It can
+read larger maps in such layouts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import replace
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Replacement, Rule, Shapes
 from quantkit.ir.graph import Node
-from quantkit.ir.operators import flag
+from quantkit.ir.operators import ADDITIONS, flag
 
-# What puts out the default layout, whatever it reads.
-_IN_ROWS = frozenset({"Pooling", "Flatten", "Reshape"})
+# What puts out such layouts, or is fused into a convolution.
+_IN_LAYOUTS = frozenset({"Convolution", "Activation", "relu", "clip", "LeakyReLU", "BatchNorm", "Concat"}) | ADDITIONS
 
 
 def _flattened(draft: Draft, node: Node, shapes: Shapes) -> Match:
@@ -22,7 +22,10 @@ def _flattened(draft: Draft, node: Node, shapes: Shapes) -> Match:
         return None
     data = node.inputs[0]
     producer, shape = draft.producer(data), shapes.get(data, ())
-    if producer is None or producer.op in _IN_ROWS or len(shape) < 3 or any(size != 1 for size in shape[2:]):
+    # One that changes nothing keeps the layout.
+    while producer is not None and producer.op == "Reshape":
+        producer = draft.producer(producer.inputs[0])
+    if producer is None or producer.op not in _IN_LAYOUTS or len(shape) < 3 or any(size != 1 for size in shape[2:]):
         return None
     rows = Node(draft.free_name(f"{node.name}_rows"), "Flatten", (data,), {}, node.origin)
     return Replacement((rows, replace(node, inputs=(rows.output, *node.inputs[1:]))))

@@ -51,8 +51,8 @@ def plan(
     of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     if table.graph_sha256 != source.sha256:
         raise ModelError(
-            f"the calibration table was made for another network or other weights than {source.model.name!r}; "
-            "calibrate again"
+            f"the calibration table was made for another network or other weights than {source.model.name!r}, or by "
+            "another version of quantkit; calibrate again"
         )
     patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     return make_plan(source.fused, table, (*source.model.exclude, *patterns), dtype)
