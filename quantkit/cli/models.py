@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MOST_REASONS = 5
 
 # The percentages of a card, and what they are called.
-_ACCURACY = {"top1": "top-1", "top5": "top-5", "map": "mAP", "miou": "mIoU"}
+_ACCURACY = {"top1": "top-1", "top5": "top-5", "map": "mAP", "ap": "COCO AP", "miou": "mIoU"}
 
 
 @click.command(
@@ -113,7 +113,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "aliases": [],
         "description": "",
         "input_shape": list(entry.input_shape),
-        "accuracy": None,
+        "accuracy": asdict(entry.accuracy) if entry.accuracy else None,
         "sources": [],
         "quantized_as": entry.quantized_as,
         "notes": [],
@@ -150,29 +150,29 @@ def _sources(card: Card) -> list[dict[str, Any]]:
 
 
 def _short(known: dict[str, dict[str, Any]]) -> Table:
-    """A table of a network a row; columns that would be empty, and tasks where all are classifiers, are left out."""
+    """A table of a network a row; columns that would be empty, and tasks where all have the same, are left out."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     networks = known.values()
     columns: dict[str, list[Union[str, Text]]] = {"name": [each["name"] for each in networks]}
-    if any(each["task"] != "classification" for each in networks):
+    if len({each["task"] for each in networks}) > 1:
         columns["task"] = [each["task"] for each in networks]
     columns["input"] = [_size(each) for each in networks]
-    for figure in ("top1", "map", "miou"):
-        columns[f"{_ACCURACY[figure]} %"] = [_percent((each["accuracy"] or {}).get(figure)) for each in networks]
+    columns["accuracy"] = [_figure(each["accuracy"] or {}) for each in networks]
     columns["weights"] = [_whereabouts(each) for each in networks]
     columns["aliases"] = [", ".join(each["aliases"]) for each in networks]
     filled = {title: cells for title, cells in columns.items() if any(cells)}
     for title in filled:
-        table.add_column(title, no_wrap=title != "aliases", justify="right" if title.endswith("%") else "left")
+        table.add_column(title, no_wrap=title != "aliases")
     for row in zip(*filled.values()):
         table.add_row(*row)
     return table
 
 
-def _percent(value: Optional[float]) -> str:
-    return "" if value is None else f"{value:.1f}"
+def _figure(accuracy: dict[str, Any]) -> str:
+    """The first that there is, in the order of ``_ACCURACY``."""
+    return next((f"{accuracy[name]:.1f} % {title}" for name, title in _ACCURACY.items() if accuracy.get(name)), "")
 
 
 def _size(known: dict[str, Any]) -> str:

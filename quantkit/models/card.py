@@ -50,13 +50,15 @@ class Accuracy:
     """Accuracy of the trained weights in percent, as published or measured (``origin``).
 
     Of a language model ``top1`` is the share of next tokens predicted, and ``perplexity`` is that per token. ``map`` is
-    a detector's mean average precision, ``miou`` the mean intersection over union of a network that segments.
+    a detector's mean average precision by VOC's rules, ``ap`` that by COCO's, of boxes or of a person's keypoints, and
+    ``miou`` the mean intersection over union of a network that segments.
     """
 
     origin: str
     top1: Optional[float] = None
     top5: Optional[float] = None
     map: Optional[float] = None
+    ap: Optional[float] = None
     miou: Optional[float] = None
     perplexity: Optional[float] = None
 

@@ -51,14 +51,15 @@ class AccuracyTable(_Table):
     top1: Optional[_Percent] = None
     top5: Optional[_Percent] = None
     map: Optional[_Percent] = None
+    ap: Optional[_Percent] = None
     miou: Optional[_Percent] = None
     perplexity: Optional[Annotated[float, Field(ge=1, allow_inf_nan=False)]] = None
     origin: _Name
 
     @model_validator(mode="after")
     def _has_a_figure(self) -> AccuracyTable:
-        if (self.top1, self.map, self.miou) == (None, None, None):
-            raise ValueError("give top1, map or miou")
+        if (self.top1, self.map, self.ap, self.miou) == (None, None, None, None):
+            raise ValueError("give top1, map, ap or miou")
         if self.top1 is None and (self.top5, self.perplexity) != (None, None):
             raise ValueError("top5 and perplexity go with top1")
         return self

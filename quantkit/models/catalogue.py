@@ -10,8 +10,9 @@ from typing import Optional
 
 from quantkit.backends.mxnet.zoo import zoo_names
 from quantkit.errors import EngineMissing, UserError
-from quantkit.models.card import Card, cards
+from quantkit.models.card import Accuracy, Card, cards
 from quantkit.models.families import Task, family_of, fp32_name
+from quantkit.models.zoo_accuracy import zoo_accuracy
 
 _WILDCARDS = frozenset("*?[")
 
@@ -21,8 +22,8 @@ class Entry:
     """A network by name.
 
     ``input_shape`` is without the batch. ``card`` is the one that ships for it; without one it is built and fed as its
-    family is. ``quantized_as`` is the FP32 network that is quantized in its place if it is one of GluonCV's own INT8
-    networks; None for others.
+    family is. ``accuracy`` is that of its trained weights, if it is known. ``quantized_as`` is the FP32 network
+    that is quantized in its place if it is one of GluonCV's own INT8 networks; None for others.
     """
 
     name: str
@@ -30,12 +31,13 @@ class Entry:
     family: Optional[str]
     input_shape: tuple[int, ...]
     card: Optional[Card] = None
+    accuracy: Optional[Accuracy] = None
     quantized_as: Optional[str] = None
 
 
 def of_cards(shipped: Iterable[Card]) -> tuple[Entry, ...]:
     """The entries of cards."""
-    return tuple(Entry(card.name, card.task, card.family, card.input_shape, card) for card in shipped)
+    return tuple(Entry(card.name, card.task, card.family, card.input_shape, card, card.accuracy) for card in shipped)
 
 
 def catalogue() -> tuple[Entry, ...]:
@@ -49,7 +51,14 @@ def catalogue() -> tuple[Entry, ...]:
     return (
         *shipped,
         *(
-            Entry(name, family.task, family.name, family.input_shape, quantized_as=fp32_name(name))
+            Entry(
+                name,
+                family.task,
+                family.name,
+                family.input_shape,
+                accuracy=zoo_accuracy(name),
+                quantized_as=fp32_name(name),
+            )
             for name, family in families
             if family is not None
         ),

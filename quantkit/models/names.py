@@ -13,6 +13,7 @@ from quantkit.errors import EngineMissing, ModelError
 from quantkit.files.files import shipped
 from quantkit.models.card import Card, WeightSource, cards, find_card
 from quantkit.models.families import Family, family_of, fp32_name
+from quantkit.models.zoo_accuracy import zoo_accuracy
 
 _LABELS = {1000: "imagenet1k", 10: "cifar10"}
 
@@ -46,6 +47,7 @@ def zoo_card(name: str) -> Optional[Card]:
         preprocess=family.preprocess,
         labels=_LABELS.get(network.classes) if classified else network.labels or None,
         sources=(WeightSource("gluoncv", source[0], sha1=source[1]),) if source else (),
+        accuracy=zoo_accuracy(name),
     )
 
 

@@ -83,8 +83,8 @@ def test_the_accuracy_is_told_by_the_metric_of_the_task(
 
 def test_the_accuracy_of_detectors_is_listed(run: Run, engine: None) -> None:
     lines = run("models", "--task", "detection").stdout.splitlines()
-    assert "mAP %" in lines[0] and "mIoU" not in lines[0] and "top-1" not in lines[0]
-    assert " 96.4 " in next(line for line in lines if line.startswith("digits_ssd"))
+    assert " 96.4 % mAP " in next(line for line in lines if line.startswith("digits_ssd"))
+    assert " 36.0 % COCO AP " in next(line for line in lines if line.startswith("yolo3_darknet53_coco"))
 
 
 def test_nothing_matches(run: Run, engine: None) -> None:

@@ -142,7 +142,7 @@ def test_boxes_have_the_corners_of_the_card_or_else_of_the_family(tmp_path: Path
                 ("url", "https://[::1/x.params", "", "Invalid IPv6"),
             )
         ),
-        ("[preprocess]", '[accuracy]\norigin = "x"\n[preprocess]', "accuracy: .*give top1, map or miou"),
+        ("[preprocess]", '[accuracy]\norigin = "x"\n[preprocess]', "accuracy: .*give top1, map, ap or miou"),
         (
             "[preprocess]",
             '[accuracy]\nmap = 5\ntop5 = 5\norigin = "x"\n[preprocess]',
