@@ -87,7 +87,7 @@ def _rate(row: Mapping[str, Any]) -> str:
     from quantkit.report.study.words import marked
 
     judged = "VALID" if row["valid"] else "INVALID"
-    confirmed = f" (p99 {row['p99']:.3g} ms, LoadGen: {judged})" if row["rate"] else ""
+    confirmed = f" (p99 {row['p99']:.3g} ms, LoadGen: {judged})" if row["p99"] is not None else ""
     where = f"{row['network']}, batch {row['batch']}, {row['contestant']}"
     rate = marked(f"{row['rate']:.4g} requests/s", bool(row["warnings"]))
     return f"{where}: {rate} within {row['bound']:g} ms{confirmed}"

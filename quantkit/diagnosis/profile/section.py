@@ -31,8 +31,8 @@ class Section:
         computing: all others.
         busy: the time in which any operator ran.
         waiting: the time in which the program waited for results.
-        overhead: the part of ``idle`` in which a call of MXNet was under way: it hands operators to the engine, or has
-            yet to notice that a result is there.
+        overhead: the part of ``idle`` in which a call of MXNet was under way: it loads and binds a network, hands
+            operators to the engine, has yet to notice that a result is there, or copies it to NumPy.
 
     Reorders of MKL-DNN happen inside operators; `quantkit profile` tells them for a bundle.
     """

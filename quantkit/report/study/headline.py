@@ -11,7 +11,7 @@ from quantkit.benchmark.results.results import Cell, Contestant, Network
 from quantkit.benchmark.results.statistics import Metric, Ratio, geometric_mean
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.report.study.summary import METRICS, Study, random_weights
-from quantkit.report.study.verdict import by_rank, compared
+from quantkit.report.study.verdict import by_rank, compared, doubt
 from quantkit.report.study.words import TIMES, bounded, counted, factor, listed, marked, number
 from quantkit.units import percent
 
@@ -53,6 +53,7 @@ def headline(study: Study) -> Optional[Headline]:
             return None
         leader = cell.contestant.name
         says = f"requests that {leader} serves of {cell.network} with a p99 within {number(cell.server.bound)} ms"
+        says += doubt(cell.server)
         doubtful = study.doubtful(cell.network, cell.batch, leader)
         figures = ((f"{number(cell.server.rate)}/s", _doubted(says, doubtful)),)
     return Headline(

@@ -114,6 +114,12 @@ def judgement(trial: ServerTrial) -> str:
     return f"not valid: {listed(trial.unmet) or '; '.join(trial.why) or 'no reason given'}"
 
 
+def doubt(server: Server) -> str:
+    """What LoadGen has against the run that confirmed a rate; empty if it has nothing."""
+    confirmed = server.confirmed
+    return "" if confirmed is None or confirmed.valid else f", in a run that LoadGen calls {judgement(confirmed)}"
+
+
 def _several(pairs: Sequence[Compared], baseline: str, metric: Metric) -> str:
     name = pairs[0][0].contestant
     all_verdicts = [ratio.verdict for _, ratio in pairs]
@@ -147,8 +153,6 @@ def _where(rows: Sequence[Row]) -> str:
 def _served(cell: Cell, server: Server) -> str:
     what = f"{cell.contestant.name} serves {cell.network} at batch size {cell.batch}"
     bound = f"a p99 within {number(server.bound)} ms"
-    confirmed = server.confirmed
-    if confirmed is None:
+    if server.rate == 0:
         return f"{what} with {bound} at none of the rates tried."
-    doubt = "" if confirmed.valid else f", in a run that LoadGen calls {judgement(confirmed)}"
-    return f"{what} with {bound} at up to {number(server.rate)} requests per second{doubt}."
+    return f"{what} with {bound} at up to {number(server.rate)} requests per second{doubt(server)}."

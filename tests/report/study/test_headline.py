@@ -13,7 +13,7 @@ from quantkit.benchmark.results.statistics import Ratio, geometric_mean
 from quantkit.report.study.headline import accuracy, headline, machine, speeds
 from quantkit.report.study.summary import Study, summarize
 from quantkit.report.study.words import MARK, factor
-from tests.report.synthetic import BUILDS, FUSED, HOST, INT8, NATIVE, results, run, served
+from tests.report.synthetic import BUILDS, FUSED, HOST, INT8, NATIVE, REASONS, results, run, served
 
 
 def study(given: Results) -> Study:
@@ -114,6 +114,14 @@ def test_served_rates_stand_where_nothing_is_compared() -> None:
     found = headline(study(given))
     assert found is not None
     assert found.figures == (("90.0/s", "requests that INT8 serves of net with a p99 within 15.0 ms"),)
+    assert cells[1].server is not None
+    trials = [replace(trial, valid=False, why=REASONS) for trial in cells[1].server.trials]
+    doubted = replace(cells[1], server=replace(cells[1].server, trials=trials))
+    found = headline(study(Results(given.run, (doubted,))))
+    assert found is not None
+    assert found.figures[0][1].endswith(
+        "within 15.0 ms, in a run that LoadGen calls not valid: performance constraints and early stopping"
+    )
     none = Results(given.run, (served("net", INT8, 0.0),))
     assert headline(study(none)) is None
     assert headline(study(Results(given.run, ()))) is None
