@@ -18,7 +18,9 @@ from typing import Any
 import accuracy_tables
 import calibration_data
 import copies
+import face_detectors
 import feeding
+import grouped
 import mixed_precision
 import never_slower
 import onnx_conformance
@@ -31,6 +33,7 @@ import run_pages
 import soak
 import task_accuracy
 import time_spent
+import without_vnni
 import zoo_page
 from command_line import run, write_page
 
@@ -44,7 +47,9 @@ PAGES = {
     "accuracy": accuracy_tables.markdown,
     "calibration-data": calibration_data.page,
     "copies": copies.page,
+    "face-detectors": face_detectors.page,
     "feeding": feeding.page,
+    "grouped": grouped.page,
     "mixed-precision": mixed_precision.page,
     "never-slower": never_slower.page,
     "onnx-conformance": onnx_conformance.page,
@@ -55,6 +60,7 @@ PAGES = {
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
+    "without-vnni": without_vnni.page,
     "zoo": zoo_page.page,
 }
 

@@ -30,7 +30,7 @@ _ELSEWHERE = re.compile(r"""<(?:script|img|iframe|link[^>]*rel="stylesheet")[^>]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the command line's reference, full tables, reports on runs, and two files of the project's root."""
+    """Add the command line's reference, full tables and pictures, reports on runs, and two files of the root."""
     files.append(File.generated(config, "reference/cli.md", content=cli_reference.page()))
     for path in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
         text = _WIDE + path.read_text(encoding="utf-8")
@@ -42,6 +42,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             report = make_report([read_results(run)]).files[PAGE]
             files.append(File.generated(config, f"benchmarks/reports/{run.name}.html", content=report))
         files.append(File.generated(config, f"benchmarks/results/{path.name}", content=text))
+    for path in (ROOT / "benchmarks" / "results").glob("*.jpg"):
+        files.append(File.generated(config, f"benchmarks/results/{path.name}", content=path.read_bytes()))
     return files
 
 

@@ -12,6 +12,9 @@ from quantkit.diagnosis.layers.tensor import TensorUse
 from quantkit.evaluation.agreement import Agreement
 from quantkit.evaluation.deviation import Deviation
 
+# What a layer may lose without VNNI, in dB.
+_OVERFLOWS = 3.0
+
 
 @dataclass(frozen=True)
 class LayerError:
@@ -45,6 +48,11 @@ class LayerError:
     overflow: Overflow
     shifted: bool
     output: Optional[TensorUse]
+
+    @property
+    def needs_vnni(self) -> bool:
+        """Whether saturating sums cost it so much on processors without VNNI that it is better kept in FP32 there."""
+        return self.overflow.share > 0 and self.without_vnni.sqnr < self.own.sqnr - _OVERFLOWS
 
 
 @dataclass(frozen=True)

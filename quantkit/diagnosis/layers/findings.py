@@ -21,9 +21,6 @@ _NARROW = 0.25
 _UNSETTLED = 0.05
 _MOVED = 0.25
 
-# A layer that loses more than this without VNNI, in dB, is worth a sentence.
-_OVERFLOWS = 3.0
-
 # Calibrated and seen inputs that differ by more than this factor come from another preprocessing.
 _OTHER_SCALE = 1.5
 
@@ -145,7 +142,7 @@ def _layer(layer: LayerError, usual: float, fitted: bool) -> str:
 
 
 def _overflow(layers: Sequence[LayerError]) -> Iterator[str]:
-    hit = [layer for layer in layers if layer.overflow.share and layer.without_vnni.sqnr < layer.own.sqnr - _OVERFLOWS]
+    hit = [layer for layer in layers if layer.needs_vnni]
     if not hit:
         return
     ordered = sorted(hit, key=lambda layer: layer.without_vnni.sqnr)
