@@ -38,10 +38,6 @@ def test_what_is_in_fp32_has_returned_every_layer() -> None:
     )
 
 
-def test_older_results_do_not_tell_what_was_timed() -> None:
-    assert "| 1 of 3: conv | not recorded | FP32 fused |" in row(candidates=None)
-
-
 def test_every_network_asked_for_is_quantized_and_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
