@@ -14,6 +14,7 @@ import recurrent_accuracy
 import run_pages
 import speed_tables
 import task_accuracy
+import without_vnni
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
 from command_line import table
@@ -81,6 +82,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "runs": lambda: run_pages.overview(results),
         "plain-loops": lambda: speed_tables.plain_loop_lines(results),
         "recurrent": lambda: _recurrent(data("recurrent-accuracy")["rows"]),
+        "without-vnni": lambda: without_vnni.lines(data("without-vnni")["rows"]),
         "tasks": lambda: _tasks(data("task-accuracy")["rows"]),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-files": lambda: speed_tables.onnx_file_lines(run_pages.study(results / "onnx-files")),

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -36,6 +36,7 @@ from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
 from quantkit.host.cpu import read_cpu
 from quantkit.models.model import Model
+from quantkit.units import counted
 
 _CALIBRATION, _ANALYZED, _TEST, _BATCH = 60, 40, 100, 10
 _EMULATOR = ("qemu-x86_64", "-cpu", "Haswell-v4")
@@ -125,7 +126,7 @@ def _forms(model: Model, calibrated: np.ndarray, analyzed: np.ndarray, folder: P
     analysis = quantkit.analyze(bundle, analyzed, model)
     if lost := [layer.name for layer in analysis.layers if layer.needs_vnni]:
         mixed = quantkit.quantize(model, calibrated, replace(config, exclude=tuple(lost)))
-        yield "MXNet", f"{len(lost)} layers in FP32", mixed.save(folder / "mixed")
+        yield "MXNet", f"{counted(len(lost), 'layer')} in FP32", mixed.save(folder / "mixed")
     for reduce in ("none", "auto", "all"):
         quantkit.export_onnx(quantized, folder / f"{reduce}.onnx", reduce_range=reduce)
         yield "ONNX Runtime", f"file, `{reduce}`", folder / f"{reduce}.onnx"
@@ -145,6 +146,12 @@ def _run(engine: str, network: Path, folder: Path, emulator: tuple[str, ...] = (
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     return rows_page(document, _COLUMNS, map(_line, document["rows"]))
+
+
+def lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The table of the rows."""
+    yield from table(_COLUMNS)
+    yield from map(_line, rows)
 
 
 def _line(row: Mapping[str, Any]) -> str:
