@@ -8,12 +8,14 @@ of two portraits, scikit-image's astronaut and matplotlib's grace_hopper: half o
 so that faces are smaller. These are two faces, so the figures say how alike forms are, not how good. Faces are what the
 file detects in ONNX Runtime with a score of one half or more. Found are those that a form of the network detects with
 such a score and an overlap of at least one half; false are its further detections with such a score that overlap none
-of the file's, of any score. Agreement is mean average precision with the faces as the truth. OUT.jpg shows what the
-first file detects in FP32 in ONNX Runtime, above INT8 in MXNet. Needs the extras onnxruntime and openvino.
+of the file's, of any score. Agreement is mean average precision with the faces as the truth. face-detectors.jpg
+beside OUT shows what the first file detects in FP32 in ONNX Runtime, above INT8 in MXNet. Needs the extras onnxruntime
+and openvino.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from command_line import Document, arguments, rows_page, run, table, write_rows
+from command_line import Document, rows_page, run, table, write_rows
 from PIL import Image
 from task_accuracy import run_all
 
@@ -45,7 +47,7 @@ _PREPROCESS = Preprocess(mean=(127.0,) * 3, std=(128.0,) * 3, scale=1.0, fit="st
 _CLASSES = ("face",)
 _CALIBRATION, _MOST_CROPS = 32, 40
 _WINDOWS = 200
-_SHOWN, _HEIGHT = 4, 360
+_SHOWN, _HEIGHT, _PICTURE = 4, 360, "face-detectors.jpg"
 
 # Where the face is in each portrait: left, top, right, bottom.
 _FACES = {"astronaut": (170, 60, 280, 190), "grace_hopper": (165, 90, 335, 290)}
@@ -74,7 +76,8 @@ class Row:
 
 def main() -> None:
     """Measure the files named on the command line."""
-    parser = arguments(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write OUT.md, OUT.json, and face-detectors.jpg beside them")
     parser.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
     images = windows()
@@ -212,14 +215,14 @@ def _draw(picture: Path, images: Sequence[np.ndarray], forms: Sequence[Sequence[
         shown = [Image.fromarray(each) for each in islice(drawn, _SHOWN)]
         scaled = [each.resize((round(each.width * _HEIGHT / each.height), _HEIGHT)) for each in shown]
         rows.append(np.concatenate([np.array(each) for each in scaled], axis=1))
-    with writing(picture.with_name(f"{picture.name}.jpg")) as file:
+    with writing(picture.with_name(_PICTURE)) as file:
         Image.fromarray(np.concatenate(rows)).save(file, "JPEG", quality=85)
 
 
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     rows = [Row(**row) for row in document["rows"]]
-    picture = f"![Above, what {rows[0].file} detects in FP32; below, in INT8](face-detectors.jpg)"
+    picture = f"![Above, what {rows[0].file} detects in FP32; below, in INT8]({_PICTURE})"
     return rows_page(document, COLUMNS, map(_line, rows), picture)
 
 

@@ -159,7 +159,7 @@ def _short(known: dict[str, dict[str, Any]]) -> Table:
     if len({each["task"] for each in networks}) > 1:
         columns["task"] = [each["task"] for each in networks]
     columns["input"] = [_size(each) for each in networks]
-    columns["accuracy"] = [_figure(each["accuracy"] or {}) for each in networks]
+    columns["accuracy"] = [_figure(_known(each["accuracy"])) for each in networks]
     columns["weights"] = [_whereabouts(each) for each in networks]
     columns["aliases"] = [", ".join(each["aliases"]) for each in networks]
     filled = {title: cells for title, cells in columns.items() if any(cells)}
@@ -170,9 +170,14 @@ def _short(known: dict[str, dict[str, Any]]) -> Table:
     return table
 
 
+def _known(accuracy: Optional[dict[str, Any]]) -> dict[str, Any]:
+    """The figures that are known."""
+    return {name: value for name, value in (accuracy or {}).items() if value is not None}
+
+
 def _figure(accuracy: dict[str, Any]) -> str:
     """The first that there is, in the order of ``_ACCURACY``."""
-    return next((f"{accuracy[name]:.1f} % {title}" for name, title in _ACCURACY.items() if accuracy.get(name)), "")
+    return next((f"{accuracy[name]:.1f} % {title}" for name, title in _ACCURACY.items() if name in accuracy), "")
 
 
 def _size(known: dict[str, Any]) -> str:
@@ -190,8 +195,9 @@ def _whereabouts(known: dict[str, Any]) -> Union[str, Text]:
 
 
 def _accuracy(figures: dict[str, Any]) -> str:
-    percentages = [f"{title} {figures[name]} %" for name, title in _ACCURACY.items() if figures[name] is not None]
-    perplexity = [f"perplexity {figures['perplexity']}"] if figures["perplexity"] is not None else []
+    known = _known(figures)
+    percentages = [f"{title} {known[name]} %" for name, title in _ACCURACY.items() if name in known]
+    perplexity = [f"perplexity {known['perplexity']}"] if "perplexity" in known else []
     return f"{', '.join((*percentages, *perplexity))} ({figures['origin']})"
 
 

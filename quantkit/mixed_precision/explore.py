@@ -175,9 +175,12 @@ class Exploration:
             yield layers
 
     def _widened(self, whole: Layers) -> Iterator[Layers]:
-        """From the last set of the path on to all layers, one more at a time, those that gain most first."""
+        """From the last set of the path on to all layers, one more at a time: first those that were not measured.
+
+        The others left out of the path gain nothing there, or are too slow.
+        """
         reached = self._path[-1] if self._path else _NONE
-        for layer in reversed(self._by_gain(whole - reached)):
+        for layer in self._by_gain(whole - reached):
             reached |= {layer}
             yield reached
 

@@ -205,10 +205,23 @@ def test_where_measured_candidates_do_not_suffice_others_follow_one_by_one(
     assert meets(found, goal)
 
 
+def test_layers_that_were_not_measured_follow_those_of_the_path(network: tuple[Fused, QuantizationPlan]) -> None:
+    layers = int8_names(network[0].graph, network[1])
+    world = World(dict(zip(layers, (-0.1, 2.0, 3.0, 1.0, 0.4))), dict.fromkeys(layers, 0.25))
+    explored_in(network, world, Goal(max_drop=0.5), layers[:3])
+    checked = [each for each, _ in world.checks]
+    # The first layer was measured, and gains nothing.
+    first = checked[checked.index(frozenset(layers)) + 1]
+    assert len(first) == 3
+    assert first > {*layers[1:3]}
+    assert layers[0] not in first
+
+
 def test_a_budget_that_ends_there_keeps_all_layers(network: tuple[Fused, QuantizationPlan]) -> None:
     layers = int8_names(network[0].graph, network[1])
     gains, goal = dict.fromkeys(layers, 1.0), Goal(max_drop=0.5)
-    for affordable in range(8, 20):
+    # Six measurements reach the check of all layers.
+    for affordable in range(6, 20):
         world = World(gains, dict.fromkeys(layers, 0.25), affordable)
         found = explored_in(network, world, goal, layers[:1])
         assert meets(found, goal), affordable
