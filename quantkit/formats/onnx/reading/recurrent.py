@@ -13,7 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter, reshaped, transposed
-from quantkit.formats.onnx.reading.values import BATCH, Computed, Constant, OnnxNode, Refused, Shape, in_batch, shown
+from quantkit.formats.onnx.reading.values import (
+    BATCH,
+    Computed,
+    Constant,
+    OnnxNode,
+    Refused,
+    Shape,
+    in_batch,
+    in_memory,
+    shown,
+)
 from quantkit.ir.graph import Tensor
 
 
@@ -111,7 +121,7 @@ def _check_plain(state: Construction, node: OnnxNode) -> None:
             "train it in that form, as PyTorch's GRU and Keras' with reset_after=True are"
         )
     peepholes = state.constant(node, _PEEPHOLES)
-    if peepholes is not None and np.any(peepholes.array):
+    if peepholes is not None and np.any(in_memory(peepholes.array)):
         raise Refused("it has peepholes, which the engine lacks; train it without")
 
 
@@ -139,8 +149,8 @@ def _check_lengths(state: Construction, node: OnnxNode, steps: int) -> None:
 
 
 def _all_are(value: int, array: np.ndarray) -> bool:
-    """Whether all values, which may be one repeated a million times, are the same."""
-    return array.size == 0 or bool(array.min() == value == array.max())
+    """Whether all values are the same."""
+    return bool(np.all(in_memory(array) == value))
 
 
 def _parameters(state: Construction, node: OnnxNode, kind: _Kind, directions: int, features: int) -> tuple[int, Tensor]:
@@ -178,9 +188,9 @@ def _initial(
         return own.tensor
     if value is not None:
         rows = _same_rows(state, value, wanted, batch, what)
-        if np.any(rows):
+        if np.any(in_memory(rows)):
             # Gluon's states take their batch from the layer, which only zeros can.
-            row = state.parameter(value.name, rows.reshape(shape[0], 1, shape[2]))
+            row = state.parameter(value.name, rows)
             first = state.step(node, f"{what}_step", "slice_axis", [data.tensor], (1, BATCH, data.shape[2]), axis=0,
                                begin=0, end=1)  # fmt: skip
             one = state.step(node, f"{what}_feature", "slice_axis", [first.tensor], (1, BATCH, 1), axis=2, begin=0,
@@ -191,20 +201,19 @@ def _initial(
 
 
 def _same_rows(state: Construction, value: Constant, wanted: Shape, batch: int, what: str) -> np.ndarray:
-    """The initial state of one sequence, with an axis of one for the batch; it has to be that of all."""
+    """The initial state of one sequence, of shape (directions, 1, units); it has to be that of all."""
     found = value.shape
     expected = tuple(extent for axis, extent in enumerate(wanted) if axis != batch)
     if len(found) != 3 or tuple(extent for axis, extent in enumerate(found) if axis != batch) != expected:
         raise Refused(f"its initial {what} has shape {shown(found)} where {shown(wanted)} is expected")
-    # What is repeated over an open batch has a million equal rows.
-    sample = value.array if not in_batch(found[batch]) else value.array.take([0], batch)
-    first = sample.take([0], batch)
-    if found[batch] not in (BATCH, state.fixed) or np.any(sample != first):
+    rows = np.moveaxis(value.array, batch, 1)
+    first = rows[:, :1]
+    if found[batch] not in (BATCH, state.fixed) or np.any(in_memory(rows) != in_memory(first)):
         raise Refused(
             f"its initial {what} of shape {shown(found)} is not the same for every sequence of a batch of any size; "
             "export it with states of zero"
         )
-    return np.asarray(first)
+    return first
 
 
 def _by_direction(

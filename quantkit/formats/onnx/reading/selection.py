@@ -70,9 +70,9 @@ def _gather(state: Construction, node: OnnxNode) -> None:
     axis = axis_of(node.integer("axis", 0), len(data.shape))
     extent = data.shape[axis]
     indices = chosen.array
+    state.budget.take(8 * indices.size)
     if indices.dtype.kind not in "iu" or in_batch(extent) or indices.min() < -extent or indices.max() >= extent:
         raise Refused(f"it takes {indices.size} values of axis {axis} of {shown(data.shape)}, or images of a batch")
-    state.budget.take(8 * indices.size)
     indices = indices % extent
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     if indices.size == 1:

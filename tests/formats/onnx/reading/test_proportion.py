@@ -56,6 +56,30 @@ def test_bombs(op: str, tmp_path: Path) -> None:
     assert "contradicts itself" not in message
 
 
+@pytest.mark.parametrize("position", [4, 7], ids=["lengths", "peepholes"])
+def test_constants_of_a_recurrent_layer_that_repeat_one_number(position: int, tmp_path: Path) -> None:
+    """Billions of values, over the batch and not, of which one has to be looked at."""
+    w = Writer(17, (5, "N", 3))
+    batch = w.op("Slice", w.op("Shape", "x"), np.array([1]), np.array([2]))
+    many = {
+        4: w.op("ConstantOfShape", w.op("Concat", batch, np.array([2**13]), axis=0)),
+        7: w.op("ConstantOfShape", np.array([2**29])),
+    }
+    data = w.op("Identity", "x")
+    for _ in range(4):
+        inputs = [data, w.normal(1, 12, 3), w.normal(1, 12, 3), "", "", "", "", ""]
+        inputs[position] = many[position]
+        _, state = w.op("LSTM", *inputs, count=2, hidden_size=3)
+        data = w.op("Concat", data, state, axis=0)
+    path = save(w.model(data), tmp_path / "net.onnx")
+    began = process_time()
+    if position == 4:
+        assert "its sequences have lengths of their own" in refused(path)
+    else:
+        import_network(path)
+    assert process_time() - began < 0.5
+
+
 def test_sides_that_mxnet_counts_wrongly(tmp_path: Path) -> None:
     w = Writer(shape=("N", 1, 4, 4))
     result = w.op(
