@@ -133,4 +133,6 @@ def _errors(what: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        raise EngineError(f"OpenVINO {OPENVINO.library().__version__} cannot {what}: {lines[-1]}") from error
+        # Where operators cannot be converted, its summary names them in a line of this kind, and advice comes last.
+        said = next((line.removeprefix("-- ") for line in reversed(lines) if line.startswith("-- ")), lines[-1])
+        raise EngineError(f"OpenVINO {OPENVINO.library().__version__} cannot {what}: {said}") from error

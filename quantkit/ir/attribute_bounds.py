@@ -69,12 +69,12 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
     if op == "_contrib_quantized_pooling":
         if attrs.get("pool_type", "max") not in ("max", "avg"):
             return f"pool_type={attrs['pool_type'][:20]!r}, but MXNet pools integers by maximum or average only"
-        if attrs.get("layout", "None") not in ("None", "NCHW"):
+        if attrs.get("layout", "None") not in ("None", "NCHW", "NCDHW"):
             return f"layout={attrs['layout'][:20]!r}, but MXNet pools integers with the channels first only"
         sizes = {key: len(_integers(attrs.get(key, ""))) for key in ("kernel", "stride", "pad")}
         missing = "None" in (attrs.get("stride"), attrs.get("pad"))
-        if sizes["kernel"] != 2 or not {sizes["stride"], sizes["pad"]} <= {0, 2} or missing:
-            return "it does not pool integers in two dimensions"
+        if sizes["kernel"] not in (2, 3) or not {sizes["stride"], sizes["pad"]} <= {0, sizes["kernel"]} or missing:
+            return "it does not pool integers in two or three dimensions"
     if op == "_contrib_quantize_asym" and not _is_calibrated(attrs):
         return "it has no calibrated range, and MXNet needs one"
     if op == "_contrib_quantized_rnn":

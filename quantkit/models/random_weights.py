@@ -7,14 +7,15 @@ transposed ones, orthogonal to the expected mean of their input: otherwise error
 the mean of rectified inputs from layer to layer. Batch normalisation gets gamma 1, beta 0 and the expected moments.
 Recurrent layers get uniform weights up to one over the root of their state's width, as Gluon and others do.
 Residual branches are made small, as training leaves them: at full strength a deep network amplifies every rounding
-error. Detectors take most boxes for the background.
+error. So are the offsets of deformable convolutions, a fraction of a pixel. Detectors take most boxes for the
+background.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -28,13 +29,13 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 _RESIDUAL_STRENGTH = 0.3
 
+# Training starts from offsets of zero. Offsets of whole pixels between values of noise multiply deviations by ten.
+_OFFSET_STRENGTH = 0.1
+
+_DEFORMABLE = {"_contrib_DeformableConvolution": 2, "_contrib_ModulatedDeformableConvolution": 3}
+
 # By operator: the number of the input that is its weight.
-_WEIGHTED = {
-    "Convolution": 1,
-    "FullyConnected": 1,
-    "_contrib_DeformableConvolution": 2,
-    "_contrib_ModulatedDeformableConvolution": 3,
-}
+_WEIGHTED = {"Convolution": 1, "FullyConnected": 1, **_DEFORMABLE}
 
 # Weights that are processed in float64 at a time.
 _BLOCK = 1 << 22
@@ -58,9 +59,12 @@ def random_weights(
     for name, fan_in in _recurrent_parameters(graph, shapes).items():
         params[name] = _uniform(name, shapes[name], seed, 1 / math.sqrt(fan_in))
     moments = {Tensor(name): _Moments(np.zeros(1), np.ones(1)) for name in graph.inputs if name not in shapes}
-    branches = _residual_branches(graph)
+    strengths = {
+        **dict.fromkeys(_residual_branches(graph), _RESIDUAL_STRENGTH),
+        **dict.fromkeys(_offsets(graph), _OFFSET_STRENGTH),
+    }
     for node in graph.nodes:
-        strength = _RESIDUAL_STRENGTH if node.output in branches else 1.0
+        strength = strengths.get(node.output, 1.0)
         read = [moments[tensor] for tensor in node.inputs if tensor in moments]
         if not read:
             continue
@@ -93,6 +97,31 @@ def _residual_branches(graph: Graph) -> set[Tensor]:
     for node in graph.nodes:
         depth[node.output] = 1 + max((depth.get(tensor, 0) for tensor in node.inputs), default=0)
     return {max(node.inputs, key=lambda tensor: depth.get(tensor, 0)) for node in graph.nodes if node.op in ADDITIONS}
+
+
+def _offsets(graph: Graph) -> Iterator[Tensor]:
+    """The results of the layers that say where deformable convolutions read, and how much each place counts."""
+
+    def is_weighted(tensor: Tensor) -> bool:
+        producer = graph.producer(tensor)
+        return producer is not None and producer.op in _WEIGHTED
+
+    for node in graph.nodes:
+        yield from _nearest(graph, node.inputs[1 : _DEFORMABLE.get(node.op, 0)], is_weighted)
+
+
+def _nearest(graph: Graph, tensors: Iterable[Tensor], wanted: Callable[[Tensor], bool]) -> Iterator[Tensor]:
+    """The wanted ones of some tensors and, where one is not, of what it is computed from."""
+    waiting, visited = list(tensors), set[Tensor]()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in visited:
+            continue
+        visited.add(tensor)
+        if wanted(tensor):
+            yield tensor
+        elif (producer := graph.producer(tensor)) is not None:
+            waiting.extend(producer.inputs)
 
 
 @dataclass(frozen=True)
@@ -136,18 +165,9 @@ def _recurrent_parameters(graph: Graph, shapes: Shapes) -> dict[str, int]:
     """The parameters of recurrent layers, by name, with the width of their state."""
     widths: dict[str, int] = {}
     for node in graph.nodes:
-        if node.op != "RNN":
-            continue
-        waiting, visited = [node.inputs[1]], set[Tensor]()
-        while waiting:
-            tensor = waiting.pop()
-            if tensor in visited:
-                continue
-            visited.add(tensor)
-            if tensor.node in shapes:
+        if node.op == "RNN":
+            for tensor in _nearest(graph, node.inputs[1:2], lambda tensor: tensor.node in shapes):
                 widths[tensor.node] = max(integer(node, "state_size", 1), 1)
-            elif (producer := graph.producer(tensor)) is not None:
-                waiting.extend(producer.inputs)
     return widths
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Optional
 
 from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES, int8_lstm_obstacle
-from quantkit.backends.mxnet.symbols import takes_signed_groups
+from quantkit.backends.mxnet.symbols import pools_integer_clips, takes_signed_groups
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
@@ -242,6 +242,11 @@ def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
     rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"
     if averages and rounds_up and flag(node, "count_include_pad", default=True):
         return "the engine's INT8 average counts elements beyond the last row and column"
+    rank = len(state.fused.shapes[node.output])
+    if rank not in (4, 5) or (rank == 5 and "kernel" not in node.attrs):
+        return "the engine's INT8 pooling takes 2-D and 3-D kernels only"
+    if rank == 5 and not pools_integer_clips():
+        return "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
     return _follow(state, node)
 
 

@@ -12,12 +12,13 @@ from quantkit.backends import onnxruntime
 from quantkit.backends.base import Backend, Session
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.shapes import infer_shapes
-from quantkit.backends.registry import DEPLOYED, ENGINES, MXNET, ONNX_ENGINES
+from quantkit.backends.registry import DEPLOYED, DEPLOYED_ONNX, ENGINES, MXNET, ONNX_ENGINES
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.files.text import parse_json
 from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.ir.graph import Graph
 from tests.backends.networks import float_file, int8_file, quantized
+from tests.formats.onnx.reading.files import Writer
 from tests.formats.onnx.recurrent_networks import STEPS, VOCABULARY, language_model
 from tests.networks import Builder, images, residual_v1
 from tests.requirements import package, requires
@@ -87,6 +88,13 @@ def test_images_of_another_shape_are_refused(name: str) -> None:
 def test_what_is_no_onnx_file_is_refused(name: str) -> None:
     with pytest.raises(EngineError, match="cannot load the network"):
         backend_of(name).open_session(b"no network")
+
+
+@pytest.mark.parametrize("name", DEPLOYED_ONNX)
+def test_an_operator_that_the_engine_lacks_is_named(name: str) -> None:
+    w = Writer(shape=(1, 6))
+    with pytest.raises(EngineError, match="NoSuchOperator"):
+        backend_of(name).open_session(w.model(w.op("NoSuchOperator", "x")).SerializeToString())
 
 
 @pytest.mark.parametrize("name", ONNX_ENGINES)

@@ -84,12 +84,15 @@ LSTM = {"mode": "lstm", **RECURRENT}
         (symbol("Convolution", {**CONV, "num_group": "0"}, 2), "num_group='0' is not from 1"),
         (symbol("Convolution", {**CONV, "stride": "(0, 1)"}, 2), "stride"),
         (symbol("_contrib_quantized_pooling", {"layout": "NHWC"}, 3), "layout='NHWC'"),
-        (symbol("_contrib_quantized_pooling", {"kernel": "(2,)"}, 3), "does not pool integers in two"),
+        (symbol("_contrib_quantized_pooling", {"kernel": "(2,)"}, 3), "does not pool integers in two or three"),
         (
             symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "stride": "None"}, 3),
-            "does not pool integers in two",
+            "does not pool integers in two or three",
         ),
-        (symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "pad": "None"}, 3), "does not pool integers in two"),
+        (
+            symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "pad": "None"}, 3),
+            "does not pool integers in two or three",
+        ),
         (symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "pool_type": "sum"}, 3), "pool_type='sum'"),
         (symbol("_contrib_quantized_act", {"act_type": "tanh"}, 3), "act_type='tanh'"),
         (symbol("_contrib_quantized_act", {}, 3), "act_type=''"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.symbols import pools_integer_clips
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
@@ -299,6 +300,33 @@ def test_pooling_up_to_the_last_row(kind: str, convention: str, count_include_pa
     stem = b.relu("relu", b.conv("conv", DATA, 3, 8))
     graph = b.graph(b.op("Pooling", "pool", stem, kernel=(3, 3), stride=(2, 2), pad=(pad, pad), **attrs))
     assert largest_error(graph, images()) < 0.03
+
+
+@pytest.mark.parametrize("attrs", [
+    {"kernel": (1, 2, 2), "stride": (1, 2, 2), "pool_type": "max", "layout": "NCDHW"},
+    {"kernel": (2, 3, 2), "stride": (2, 2, 1), "pad": (0, 1, 1), "pool_type": "max", "pooling_convention": "full"},
+    {"kernel": (3, 3, 3), "pad": (1, 1, 1), "pool_type": "avg", "count_include_pad": False},
+    {"kernel": (1, 1, 1), "global_pool": True, "pool_type": "max"},
+    {"global_pool": True, "pool_type": "max"},
+])  # fmt: skip
+def test_pooling_of_clips(attrs: dict[str, object]) -> None:
+    b = Builder()
+    weight = b.param("conv_weight", b.random.normal(size=(8, 3, 1, 1, 1)))
+    layer = b.op("Convolution", "conv", DATA, weight, kernel=(1, 1, 1), num_filter=8, no_bias=True)
+    graph = b.graph(b.op("Pooling", "pool", b.relu("relu", layer), **attrs))
+    data = np.random.default_rng(1).normal(size=(2, 3, 5, 8, 8)).astype(np.float32)
+    assert largest_error(graph, data) < 0.03
+    pooled = ops(quantized(graph, data)[2])["_contrib_quantized_pooling"]
+    assert pooled == (pools_integer_clips() and "kernel" in attrs)
+
+
+def test_pooling_of_sequences() -> None:
+    b = Builder()
+    layer = b.op("FullyConnected", "dense", DATA, b.param("w", b.random.normal(size=(8, 6))), num_hidden=8,
+                 no_bias=True, flatten=False)  # fmt: skip
+    graph = b.graph(b.op("Pooling", "pool", b.relu("relu", layer), kernel=(2,), stride=(2,), pool_type="max"))
+    data = np.random.default_rng(1).normal(size=(2, 4, 6)).astype(np.float32)
+    assert largest_error(graph, data) < 0.03
 
 
 def test_global_max_pooling_without_a_kernel() -> None:

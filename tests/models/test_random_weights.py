@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,3 +112,25 @@ def test_transposed_convolutions_keep_the_variance(engine: None, kernel: int, st
     data = np.random.default_rng(0).standard_normal((4, 16, 24, 24)).astype(np.float32)
     (computed,) = run(Graph((up,), ("data",), (Tensor("up"),), params), {"data": data})
     assert computed[:, :, 4:-4, 4:-4].var() == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.requires("onednn")
+def test_deformable_convolutions_do_not_amplify() -> None:
+    b = Builder()
+    data, channels = DATA, 8
+    attrs = {"kernel": (3, 3), "pad": (1, 1), "no_bias": True}
+    for number in range(5):
+        weight, where = (
+            b.param(f"w{number}_{count}", np.empty((count, channels, 3, 3), np.float32)) for count in (channels, 27)
+        )
+        places = b.op("Convolution", f"places{number}", data, where, num_filter=27, **attrs)
+        offsets = b.op("slice_axis", f"offsets{number}", places, axis=1, begin=0, end=18)
+        mask = b.op("slice_axis", f"mask{number}", places, axis=1, begin=18, end=27)
+        share = b.op("sigmoid", f"share{number}", mask)
+        inputs = data, offsets, share, weight
+        data = b.op("_contrib_ModulatedDeformableConvolution", f"conv{number}", *inputs, num_filter=channels, **attrs)
+    graph = b.graph(data)
+    graph = replace(graph, params=random_weights(graph, {name: array.shape for name, array in graph.params.items()}))
+    image = np.random.default_rng(0).standard_normal((1, channels, 32, 32)).astype(np.float32)
+    one, other = (run(graph, {"data": image * np.float32(factor)})[0] for factor in (1, 1 + 2**-18))
+    assert np.abs(one - other).max() < 2 * 2**-18 * np.abs(one).max()

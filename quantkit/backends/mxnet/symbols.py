@@ -35,6 +35,11 @@ def takes_signed_groups() -> bool:
     return release() >= (1, 9, 0)
 
 
+def pools_integer_clips() -> bool:
+    """Whether INT8 pooling takes integers with five axes. MXNet 1.6 ends the process where it meets them."""
+    return release() >= (1, 9, 0)
+
+
 def symbol_of(graph: Graph) -> Any:
     """The graph as an ``mx.sym.Symbol``.
 

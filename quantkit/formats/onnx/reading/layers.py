@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Optional
 
 import numpy as np
@@ -39,6 +40,52 @@ def _convolution(state: Construction, node: OnnxNode) -> None:
         num_group=group,
         no_bias=not bias,
     )
+
+
+def _deformable_convolution(state: Construction, node: OnnxNode) -> None:
+    data, weight, offsets = state.computed(node), state.weights(node, 1), state.computed(node, 2)
+    group, sets, kernel = node.integer("group", 1), node.integer("offset_group", 1), weight.shape[2:]
+    _check_weight(node, data, weight)
+    filters = weight.shape[0]
+    if len(kernel) != 2 or min(group, sets) < 1 or data.shape[1] != weight.shape[1] * group or filters % group:
+        raise Refused(f"its weight of shape {weight.shape} in {group} groups does not fit input {shown(data.shape)}")
+    if data.shape[1] % sets:
+        raise Refused(f"its {sets} sets of offsets do not fit the {data.shape[1]} channels of its input")
+    windows = windows_of(node, data.shape[2:], kernel)
+    pad = windows.begin
+    if not windows.symmetric:
+        data, pad = padded(state, node, data, windows.begin, windows.end, 0.0), (0, 0)
+    places = (data.shape[0], sets * prod(kernel), *windows.result)
+    mask = _mask(state, node, offsets, places)
+    for what, value, expected in (
+        ("offsets", offsets, (places[0], 2 * places[1], *places[2:])),
+        ("mask", mask, places),
+    ):
+        if value.shape != expected:
+            raise Refused(f"its {what} of shape {shown(value.shape)} should have {shown(expected)}")
+    bias = _bias(state, node, 3, filters)
+    state.finish(
+        node,
+        "_contrib_ModulatedDeformableConvolution",
+        [data.tensor, offsets.tensor, mask.tensor, state.parameter(weight.name, weight.array), *bias],
+        (data.shape[0], filters, *windows.result),
+        kernel=kernel,
+        stride=windows.strides,
+        dilate=windows.dilations,
+        pad=pad,
+        num_filter=filters,
+        num_group=group,
+        num_deformable_group=sets,
+        no_bias=not bias,
+    )
+
+
+def _mask(state: Construction, node: OnnxNode, offsets: Computed, shape: Shape) -> Computed:
+    """The share of each place; without an input that says it, ones: the engine's other operator has another border."""
+    if state.value(node, 4) is not None:
+        return state.computed(node, 4)
+    half = state.step(node, "places", "slice_axis", [offsets.tensor], shape, axis=1, begin=0, end=shape[1])
+    return state.step(node, "ones", "ones_like", [half.tensor], shape)
 
 
 def _outer_padding(state: Construction, data: Computed, windows: Windows) -> tuple[Computed, Windows]:
@@ -182,6 +229,7 @@ def _dense(state: Construction, node: OnnxNode, data: Computed, weight: Constant
 LAYERS: Mapping[str, Converter] = {
     "Conv": _convolution,
     "ConvTranspose": _transposed_convolution,
+    "DeformConv": _deformable_convolution,
     "Gemm": _gemm,
     "MatMul": _product,
 }

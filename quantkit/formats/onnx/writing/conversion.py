@@ -16,14 +16,14 @@ from quantkit.ir.operators import integers
 
 WRITTEN_OPERATORS = frozenset([
     "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
-    "ConvTranspose", "Cos", "CumSum", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp",
-    "Expand", "Flatten", "Floor", "GRU", "Gather", "GatherND", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater",
-    "GreaterOrEqual", "GridSample", "HardSigmoid", "Identity", "InstanceNormalization", "LRN", "LSTM",
-    "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min",
-    "Mul", "Neg", "NonMaxSuppression", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Range", "Reciprocal",
-    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "ScatterND", "Selu", "Shape",
-    "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub",
-    "Sum", "Tanh", "Tile", "TopK", "Transpose", "Unique", "Unsqueeze", "Where",
+    "ConvTranspose", "Cos", "CumSum", "DeformConv", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Equal",
+    "Erf", "Exp", "Expand", "Flatten", "Floor", "GRU", "Gather", "GatherND", "Gemm", "GlobalAveragePool",
+    "GlobalMaxPool", "Greater", "GreaterOrEqual", "GridSample", "HardSigmoid", "Identity", "InstanceNormalization",
+    "LRN", "LSTM", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max",
+    "MaxPool", "Min", "Mul", "Neg", "NonMaxSuppression", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Range",
+    "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "ScatterND",
+    "Selu", "Shape", "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt",
+    "Squeeze", "Sub", "Sum", "Tanh", "Tile", "TopK", "Transpose", "Unique", "Unsqueeze", "Where",
 ])  # fmt: skip
 """The operators that converters may write, and bundles may hold."""
 

@@ -13,6 +13,8 @@ from quantkit.formats.onnx.writing.conversion import Attribute, Conversion, Conv
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import flag, integer, integers, number
 
+_DEFORMABLE_FROM = 19
+
 _CHANNELS_FIRST = ("NCHW", "NCW", "NCDHW", "None")
 
 
@@ -29,6 +31,25 @@ def _convolution(conversion: Conversion, node: Node) -> None:
         dilations=integers(node, "dilate") or (1,) * len(kernel),
         pads=pads * 2,
         group=integer(node, "num_group", 1),
+    )
+
+
+def _deformable_convolution(conversion: Conversion, node: Node) -> None:
+    # Between the border and one pixel beyond it the older operator without a mask reads zeros, ONNX interpolates.
+    _check_layout(node)
+    if conversion.opset < _DEFORMABLE_FROM:
+        raise OpsetTooOld(node, "deformable convolutions are defined", _DEFORMABLE_FROM)
+    data, offsets, mask, weight, *bias = map(conversion.read, node.inputs)
+    conversion.finish(
+        node,
+        "DeformConv",
+        *(data, weight, offsets, bias[0] if bias else "", mask),
+        kernel_shape=integers(node, "kernel"),
+        strides=integers(node, "stride") or (1, 1),
+        dilations=integers(node, "dilate") or (1, 1),
+        pads=(integers(node, "pad") or (0, 0)) * 2,
+        group=integer(node, "num_group", 1),
+        offset_group=integer(node, "num_deformable_group", 1),
     )
 
 
@@ -191,6 +212,7 @@ def _check_layout(node: Node) -> None:
 LAYERS: Mapping[str, Converter] = {
     "Convolution": _convolution,
     "Deconvolution": _transposed_convolution,
+    "_contrib_ModulatedDeformableConvolution": _deformable_convolution,
     "FullyConnected": _dense,
     "BatchNorm": _batch_norm,
     "InstanceNorm": _instance_norm,

@@ -84,7 +84,10 @@ SOUND: dict[str, _Sound] = {
     "batch_take": [({}, ((4, 4), (4,)))],
     "_contrib_quantized_conv": [({**CONVOLUTION, "no_bias": "True"}, (MAPS, (4, 4, 3, 3), *RANGE, *RANGE))],
     "_contrib_quantized_fully_connected": [({"num_hidden": "4", "no_bias": "True"}, ((2, 8), (4, 8), *RANGE, *RANGE))],
-    "_contrib_quantized_pooling": [({"kernel": "(2, 2)", "pool_type": way}, (MAPS, *RANGE)) for way in ("max", "avg")],
+    "_contrib_quantized_pooling": [
+        *(({"kernel": "(2, 2)", "pool_type": way}, (MAPS, *RANGE)) for way in ("max", "avg")),
+        ({"kernel": "(1, 2, 2)", "pool_type": "max"}, ((2, 4, 2, 5, 5), *RANGE)),
+    ],
     "_contrib_quantized_act": [({"act_type": "relu"}, (MAPS, *RANGE))],
     "_contrib_quantized_flatten": [({}, (MAPS, *RANGE))],
     "_contrib_quantized_concat": [({"num_args": "2", "dim": "1"}, (MAPS, MAPS, *RANGE, *RANGE))],

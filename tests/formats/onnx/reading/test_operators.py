@@ -71,6 +71,8 @@ def test_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OTHER_OPSETS)
 def test_forms_of_other_opsets(name: str, tmp_path: Path) -> None:
+    if name.startswith("deformable"):
+        requires("onednn")
     opset, build = OTHER_OPSETS[name]
     check(build, opset, tmp_path)
 
