@@ -20,7 +20,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unrolled, with_relu_only
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
-from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag
+from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, activation_kind, flag
 from quantkit.ir.recurrent_layer import (
     CELL_OUTPUT,
     RecurrentLayer,
@@ -87,6 +87,8 @@ def qdq_network(
             lowering.add(cell, lowering.shapes[node.output])
         elif not network.is_int8(node):
             lowering.write_out(node, node.inputs)
+        elif node.op == "Concat" and _is_rectified(graph, node):
+            _write_rounded_parts(lowering, node)
         elif fused_layer_of(node) is None:
             lowering.write_out(node, tuple(map(lowering.rounded, node.inputs)))
         else:
@@ -207,6 +209,27 @@ def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm,
     operator = lowering.names.take(f"{node.name}_lstm")
     result = lowering.add_recurrent(Node(operator, lstm.operator, (data, *constants, *initial), {}, node.origin), layer)
     lowering.add(swapped(node.name, result, node.origin), lowering.shapes[node.output])
+
+
+def _is_rectified(graph: Graph, node: Node) -> bool:
+    return any(activation_kind(reader) == "relu" for reader in graph.consumers.get(node.output, ()))
+
+
+def _write_rounded_parts(lowering: _Lowering, node: Node) -> None:
+    """A concatenation whose parts are rounded to its integers one by one, which gives the same values.
+
+    OpenVINO 2026.4 ends the process that loads a concatenation which is rounded itself, with negative values, and
+    whose rectified values are rounded once more.
+    """
+    form = lowering.network.form(node.output)
+    parts = []
+    for place, tensor in enumerate(node.inputs):
+        part = lowering.rounded(tensor)
+        if lowering.network.form(tensor) != form:
+            name = lowering.names.take(f"{node.name}_part{place}")
+            part = lowering.round(part, tensor_params(form), name, lowering.names.take(f"{name}_dequantized"))
+        parts.append(part)
+    lowering.add(replace(node, inputs=tuple(parts)), lowering.shapes[node.output])
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:

@@ -35,6 +35,14 @@ def branches() -> Graph:
     return b.graph(b.dense("dense", hidden, 12, 10))
 
 
+def rectified_concatenation() -> Graph:
+    """Parts of different ranges, one of them read by more than the concatenation, and a ReLU that stands alone."""
+    b = Builder()
+    left, right = b.conv("left", DATA, 3, 8), b.conv("right", DATA, 3, 8)
+    both = b.op("Concat", "concat", left, right, dim=1, num_args=2)
+    return b.graph(b.conv("last", b.relu("relu", both), 16, 8), b.conv("other", right, 8, 4))
+
+
 def addition() -> Graph:
     b = Builder()
     first, second = b.relu("first", b.conv("conv0", DATA, 3, 8)), b.conv("second", DATA, 3, 8)
@@ -126,6 +134,7 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
     "inverted residual": inverted_residual,
     "signed sum": signed_sum,
     "branches": branches,
+    "rectified concatenation": rectified_concatenation,
     "addition": addition,
     "dead channels": dead_channels,
     "two readers": two_readers_of_a_dense_layer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +30,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.lowering.networks import NETWORKS, quantized
 from tests.lowering.test_subsampling import downsampling
 from tests.networks import DATA, Builder, images
+from tests.processes import environment
 from tests.quantization.algorithms.networks import planned, simulated
 from tests.requirements import package
 
@@ -81,6 +84,18 @@ def test_openvino_computes_strided_layers_in_integers() -> None:
     kinds = [(str(info["layerType"].astype(str)), str(info["runtimePrecision"].astype(str))) for info in told]
     layers = [precision for kind, precision in kinds if kind == "Convolution"]
     assert layers == ["u8"] * 4
+
+
+def test_openvino_loads_a_concatenation_that_is_rectified(tmp_path: Path) -> None:
+    """In a process of its own, which OpenVINO may end."""
+    openvino = package("openvino")
+    graph, plan, _ = lowered("rectified concatenation")
+    made = network(graph, plan, {"data": images().shape})
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx_model(made.graph, made.shapes).SerializeToString())
+    code = f"import {openvino.__name__}, sys; openvino.Core().compile_model(sys.argv[1], 'CPU')"
+    done = subprocess.run([sys.executable, "-c", code, path], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def cases() -> list[str]:
