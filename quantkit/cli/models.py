@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _MOST_REASONS = 5
 
+# Spaces between columns.
+_GAP = 2
+
 # The percentages of a card, and what they are called.
 _ACCURACY = {"top1": "top-1", "top5": "top-5", "map": "mAP", "ap": "COCO AP", "miou": "mIoU"}
 
@@ -150,10 +153,16 @@ def _sources(card: Card) -> list[dict[str, Any]]:
 
 
 def _short(known: dict[str, dict[str, Any]]) -> Table:
-    """A table of a network a row; columns that would be empty, and tasks where all have the same, are left out."""
+    """A table of a network a row.
+
+    Columns that would be empty, tasks where all have the same, and aliases that a narrow terminal would cut are left
+    out.
+    """
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    from quantkit.cli.console import PlainConsole
+
+    table = Table(box=None, padding=(0, _GAP, 0, 0), header_style="bold")
     networks = known.values()
     columns: dict[str, list[Union[str, Text]]] = {"name": [each["name"] for each in networks]}
     if len({each["task"] for each in networks}) > 1:
@@ -163,8 +172,12 @@ def _short(known: dict[str, dict[str, Any]]) -> Table:
     columns["weights"] = [_whereabouts(each) for each in networks]
     columns["aliases"] = [", ".join(each["aliases"]) for each in networks]
     filled = {title: cells for title, cells in columns.items() if any(cells)}
+    if sum(max(map(len, (title, *cells))) + _GAP for title, cells in filled.items()) > PlainConsole().width:
+        filled.pop("aliases", None)
     for title in filled:
-        table.add_column(title, no_wrap=title != "aliases")
+        table.add_column(title, no_wrap=title != "weights")
+    # Names are what other commands take: in a narrow terminal all else gives way.
+    table.columns[0].min_width = max(map(len, known))
     for row in zip(*filled.values()):
         table.add_row(*row)
     return table

@@ -65,6 +65,18 @@ def test_names_are_whole_in_narrow_terminals(run: Run, engine: None, monkeypatch
     assert all("the FP32 network's" in line for line in lines if line.split()[:1] and line.split()[0] in names)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_nothing_that_other_commands_take_is_cut(
+    run: Run, engine: None, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = run("models").stdout
+    words = set(shown.split())
+    assert {each["name"] for each in listed(run)} <= words
+    aliases = {alias for each in listed(run) for alias in each["aliases"]}
+    assert aliases <= {word.rstrip(",") for word in words} if columns == 200 else "aliases" not in words
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
