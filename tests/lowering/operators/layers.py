@@ -75,7 +75,14 @@ def volumes(b: Builder) -> Tensor:
     return b.op("Convolution", "one", data, weight, **attrs)
 
 
+def products(**attrs: Any) -> Build:
+    """Of matrices of 6 x 126 values with themselves."""
+    return lambda b: b.op("batch_dot", "one", *2 * [b.op("Reshape", "rows", DATA, shape=(0, 6, -1))], **attrs)
+
+
 CASES: dict[str, Build] = {
+    "products with the second transposed": products(transpose_b=True),
+    "products with the first transposed": products(transpose_a=True),
     "convolution": convolved(6, no_bias=True),
     "convolution with everything": convolved(
         2, num_group=3, dilate=(2, 1), stride=(1, 2), pad=(2, 0), kernel=(3, 1), layout="NCHW"

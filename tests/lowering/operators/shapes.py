@@ -44,7 +44,12 @@ def in_one_row(b: Builder) -> Tensor:
     return b.op("Reshape", "one", squares, shape=(-4, -1, 6, 0))
 
 
+def like_another(b: Builder) -> Tensor:
+    return b.op("reshape_like", "one", b.op("Reshape", "rows", DATA, shape=(0, 0, -1)), DATA)
+
+
 CASES: dict[str, Build] = {
+    "reshape like another": like_another,
     "stack": one("stack", "data", "exp", num_args=2, axis=2),
     "rows of all images": rows_of_all,
     "images in one row": in_one_row,

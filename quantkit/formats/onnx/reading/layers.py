@@ -8,8 +8,18 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter
-from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, broadcast, shown
+from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter, reshaped
+from quantkit.formats.onnx.reading.values import (
+    BATCH,
+    Computed,
+    Constant,
+    OnnxNode,
+    Refused,
+    Shape,
+    broadcast,
+    in_batch,
+    shown,
+)
 from quantkit.formats.onnx.reading.windows import Windows, listed, padded, windows_of
 from quantkit.ir.graph import Tensor
 from quantkit.ir.operators import integers
@@ -202,10 +212,33 @@ def _gemm(state: Construction, node: OnnxNode) -> None:
 
 
 def _product(state: Construction, node: OnnxNode) -> None:
-    data, weight = state.computed(node), state.weights(node, 1)
+    data, other = state.computed(node), state.value(node, 1)
+    if isinstance(other, Computed):
+        _of_computed(state, node, data, other)
+        return
+    weight = state.weights(node, 1)
     if weight.array.ndim != 2 or len(data.shape) < 2:
         raise Refused(f"it multiplies {shown(data.shape)} with a constant of shape {weight.shape}")
     _dense(state, node, data, Constant(f"{node.name}_weight", weight.array.T), None)
+
+
+def _of_computed(state: Construction, node: OnnxNode, one: Computed, other: Computed) -> None:
+    """The products of two matrices for each image, as attention takes them."""
+    *leading, rows, inner = one.shape
+    columns = other.shape[-1]
+    fits = len(leading) >= 1 and (*leading, inner) == other.shape[:-1] and leading[0] == BATCH
+    if not fits or any(map(in_batch, (rows, inner, columns))):
+        raise Refused(f"it multiplies {shown(one.shape)} with {shown(other.shape)}, other than two matrices each time")
+    if len(leading) == 1:
+        state.finish(node, "batch_dot", [one.tensor, other.tensor], (BATCH, rows, columns))
+        return
+    count = prod(leading)
+    flat = [
+        reshaped(state, node, value, (count, *value.shape[-2:]), what)
+        for what, value in (("first", one), ("second", other))
+    ]
+    products = state.step(node, "products", "batch_dot", [each.tensor for each in flat], (count, rows, columns))
+    reshaped(state, node, products, (*leading, rows, columns))
 
 
 def _dense(state: Construction, node: OnnxNode, data: Computed, weight: Constant, bias: Optional[Constant]) -> None:

@@ -1,4 +1,4 @@
-"""Layers with weights or windows in ONNX: convolution, dense, batch normalization, pooling.
+"""Layers with weights or windows in ONNX: convolution, dense, batch normalization, pooling; products of matrices.
 
 After MXNet's sources (src/operator/nn) and the ONNX operator specification.
 """
@@ -85,6 +85,17 @@ def _dense(conversion: Conversion, node: Node) -> None:
         conversion.finish(node, "Add", product, *bias)
     else:
         conversion.finish(node, "MatMul", data, turned)
+
+
+def _products(conversion: Conversion, node: Node) -> None:
+    operands = []
+    for place, tensor in enumerate(node.inputs):
+        side = "ab"[place]
+        operand = conversion.read(tensor)
+        if flag(node, f"transpose_{side}"):
+            operand = conversion.step(node, f"{side}_turned", "Transpose", operand, perm=(0, 2, 1))
+        operands.append(operand)
+    conversion.finish(node, "MatMul", *operands)
 
 
 def _batch_norm(conversion: Conversion, node: Node) -> None:
@@ -214,6 +225,7 @@ LAYERS: Mapping[str, Converter] = {
     "Deconvolution": _transposed_convolution,
     "_contrib_ModulatedDeformableConvolution": _deformable_convolution,
     "FullyConnected": _dense,
+    "batch_dot": _products,
     "BatchNorm": _batch_norm,
     "InstanceNorm": _instance_norm,
     "LayerNorm": _layer_norm,

@@ -42,6 +42,13 @@ def _reshape(conversion: Conversion, node: Node) -> None:
     conversion.finish(node, "Reshape", _with_own_scales(conversion, node), target)
 
 
+def _reshape_like(conversion: Conversion, node: Node) -> None:
+    """To the shape of another tensor, of which only the batch, or what the first axis holds it with, is open."""
+    first, *rest = conversion.shape(node.output)
+    target = conversion.integers(node, "shape", (-1 if node.name in conversion.batched else first, *rest))
+    conversion.finish(node, "Reshape", _with_own_scales(conversion, node), target)
+
+
 def _with_own_scales(conversion: Conversion, node: Node) -> str:
     """What a reshape reads; after an INT8 dense layer as an operator's result of its own.
 
@@ -249,6 +256,7 @@ def _scale(extent: int, wanted: int) -> np.float32:
 LAYOUT: Mapping[str, Converter] = {
     "Flatten": _flatten,
     "Reshape": _reshape,
+    "reshape_like": _reshape_like,
     "Concat": _concat,
     "SwapAxis": _swap_axes,
     "SliceChannel": _split,

@@ -99,6 +99,12 @@ CASES: dict[str, Build] = {
     "product": product(False),
     "product and bias": product(True),
     "bias and product": product(True, first=True),
+    "products of two": lambda w: w.op(
+        "MatMul", (r := w.op("Reshape", "x", np.array([0, 6, -1]))), w.op("Transpose", w.op("Tanh", r), perm=[0, 2, 1])
+    ),
+    "products of two, several for an image": lambda w: w.op(
+        "MatMul", w.op("Transpose", w.op("Tanh", "x"), perm=[0, 1, 3, 2]), "x"
+    ),
 }  # fmt: skip
 
 OTHER_OPSETS: dict[str, tuple[int, Build]] = {
