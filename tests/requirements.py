@@ -71,7 +71,7 @@ def _half_pixels() -> Optional[str]:
 def _vnni() -> Optional[str]:
     from quantkit.host.cpu import read_cpu
 
-    if not EMULATED and {"AVX-VNNI", "AVX512-VNNI"}.intersection(read_cpu().isa):
+    if not EMULATED and read_cpu().has_vnni:
         return None
     return "this processor has no VNNI; sums saturate in 16 bits"
 

@@ -65,6 +65,7 @@ def simulated(quantized: QuantizedGraph, data: np.ndarray) -> np.ndarray:
     return values[quantized.graph.outputs[0]]
 
 
+@pytest.mark.requires("vnni")
 def test_nothing_is_between_them_and_the_result_is_the_simulator_s() -> None:
     quantized = planned(network())
     assert operators(quantized) == [
@@ -82,6 +83,7 @@ def test_nothing_is_between_them_and_the_result_is_the_simulator_s() -> None:
     assert np.linalg.norm(computed - fp32) < 0.05 * np.linalg.norm(fp32)
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("preset", ["none", "balanced"])
 def test_bundles_of_them_are_read_verified_and_exported(preset: str, tmp_path: Path) -> None:
     graph = network()
@@ -120,6 +122,7 @@ def with_output(graph: Graph) -> Graph:
     return Graph(graph.nodes, graph.inputs, (*graph.outputs, Tensor("relu1")), graph.params)
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize(
     ("change", "exclude", "quantizations"),
     [(with_output, (), 2), (lambda graph: graph, ("dense2",), 2), (lambda graph: graph, ("dense3",), 1)],
@@ -134,6 +137,7 @@ def test_what_others_read_stays_in_floats(
     np.testing.assert_allclose(computed, expected, rtol=0, atol=0.03 * np.abs(expected).max())
 
 
+@pytest.mark.requires("vnni")
 def test_a_layer_returned_to_fp32_reads_floats() -> None:
     quantized = planned(network())
     mixed = kept_in_fp32(quantized, {quantized.int8_layers[2].node.name})
@@ -151,6 +155,7 @@ def test_an_engine_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert operators(planned(network())).count("_contrib_quantize_v2") == 4
 
 
+@pytest.mark.requires("vnni")
 def test_layers_over_the_last_axis_hand_on_integers_too() -> None:
     b = Builder()
     data = Tensor("data")

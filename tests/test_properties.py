@@ -59,6 +59,7 @@ def test_symbols_are_read_as_they_were_written(network: Network) -> None:
         assert again.params.keys() == graph.params.keys()
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.usefixtures("int8_engine")
 @examples(100)
 @given(network=networks())
@@ -103,6 +104,7 @@ def test_onnx_files_are_read_back_as_the_same_network(
     close(network, again.graph, name)
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.usefixtures("int8_engine")
 @examples(60)
 @given(network=networks())

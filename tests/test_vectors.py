@@ -40,6 +40,7 @@ def vectors(count: int, seed: int = 3) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, FEATURES)).astype(np.float32)
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.usefixtures("int8_engine")
 def test_vectors_are_quantized_deployed_and_exported(network: Graph, model: quantkit.Model, tmp_path: Path) -> None:
     quantized = quantkit.quantize(model, vectors(64))

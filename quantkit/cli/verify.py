@@ -17,6 +17,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import without_controls
 from quantkit.errors import UserError
 from quantkit.files.bundles import is_bundle
+from quantkit.host.cpu import read_cpu
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.parity.check import EngineParity
     from quantkit.diagnosis.parity.verify import EnginesVerification
+
+_WITHOUT_VNNI = (
+    "This processor has no VNNI: sums can saturate in 16 bits, in each engine others. Verify on one that has it; for "
+    "those without, write the file with `quantkit export --reduce-range auto`."
+)
 
 _COLUMNS = [
     ("cosine", "of the tensor's values with MXNet's"),
@@ -116,7 +122,8 @@ def _verdict(bundle: str, verified: EnginesVerification) -> str:
         return f"{bundle} is NOT sound: do not deploy it; make it again or copy it again."
     if verified.ok:
         return f"{bundle} is sound."
-    return f"{bundle} is sound in MXNet, but its ONNX file is NOT: do not deploy it where a check failed."
+    told = f"{bundle} is sound in MXNet, but its ONNX file is NOT: do not deploy it where a check failed."
+    return told if read_cpu().has_vnni else f"{told} {_WITHOUT_VNNI}"
 
 
 def _check_table(checks: Sequence[Check]) -> Table:

@@ -19,6 +19,10 @@ _ISA_FLAGS: Mapping[str, frozenset[str]] = {
 }
 
 
+# The instructions that multiply INT8 without 16-bit intermediate sums, the fastest first.
+VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
+
+
 @dataclass(frozen=True)
 class Cpu:
     """The processor, as /proc/cpuinfo and the scheduler describe it.
@@ -36,6 +40,11 @@ class Cpu:
     usable_cores: int
     isa: tuple[str, ...]
     architecture: str = "x86_64"
+
+    @property
+    def has_vnni(self) -> bool:
+        """Whether it multiplies INT8 without intermediate sums that can saturate."""
+        return bool(set(VNNI).intersection(self.isa))
 
 
 def read_cpu(proc: Path = Path("/proc"), affinity: Optional[Collection[int]] = None) -> Cpu:

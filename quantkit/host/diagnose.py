@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from quantkit.host.cpu import VNNI
 from quantkit.host.facts import EngineBuild, Facts
 from quantkit.host.threads import default_threads, recommended_threads
 
@@ -17,8 +18,7 @@ _NEWEST_PYTHON = (3, 13)
 # The engines that run bundles without MXNet, by extra.
 _ONNX_ENGINES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
-# The instructions that multiply INT8 without 16-bit intermediate sums, the fastest first; those newer than MKL-DNN 1.
-_VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
+# Those of VNNI's instructions that are newer than MKL-DNN 1.
 _UNKNOWN_TO_MKLDNN_1 = ("AMX-INT8", "AVX-VNNI")
 
 _ARCHITECTURES = ("x86_64", "AMD64")
@@ -152,8 +152,8 @@ def _isa(facts: Facts) -> Iterator[Finding]:
         what = f"{name} has the architecture {facts.cpu.architecture}: MXNet's wheels and quantkit are for x86-64"
         yield Finding("isa", "fail", what, "use a machine with an x86-64 processor")
         return
-    used = [name for name in _VNNI if name in isa and not (old and name in _UNKNOWN_TO_MKLDNN_1)]
-    unused = [name for name in _VNNI if name in isa and name not in used]
+    used = [name for name in VNNI if name in isa and not (old and name in _UNKNOWN_TO_MKLDNN_1)]
+    unused = [name for name in VNNI if name in isa and name not in used]
     also = f" ({' and '.join(unused)}: not used by MKL-DNN 1)" if unused else ""
     if used:
         yield Finding("isa", "ok", f"{facts.cpu.model}: {', '.join(used)}{also}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.calibration.mse import _PER_OCTAVE, _REFINED
 from quantkit.calibration.recipes import Recipe, find_recipe, read_recipe, recipes
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.errors import UserError
@@ -49,10 +50,11 @@ def test_the_command_makes_the_table(network: str, tmp_path: Path, monkeypatch: 
     kept, again = RECIPES[network].table, made(RECIPES[network], tmp_path)
     assert replace(again, data_name="", ranges={}) == replace(kept, data_name="", ranges={})
     assert again.ranges.keys() == kept.ranges.keys()
+    # Engines and processors add in other orders, so that of two neighbouring thresholds the other may be the best.
+    neighbour = 2 ** (2 / (_REFINED - 1) / _PER_OCTAVE) - 1
     for tensor, bounds in again.ranges.items():
-        # Engines and processors add in other orders.
         expected = kept.ranges[tensor].low, kept.ranges[tensor].high
-        assert (bounds.low, bounds.high) == pytest.approx(expected, rel=1e-2), tensor
+        assert (bounds.low, bounds.high) == pytest.approx(expected, rel=1.001 * neighbour), tensor
 
 
 def test_every_table_has_its_recipe() -> None:

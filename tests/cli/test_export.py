@@ -32,6 +32,7 @@ def outputs(path: str, samples: Path) -> Any:
     return onnxruntime.InferenceSession(path).run(None, {"data": np.load(samples)["x"]})[0]
 
 
+@pytest.mark.requires("vnni")
 def test_a_bundle_becomes_an_int8_file(run: Run, bundle: str, checkpoint: Path, samples: Path) -> None:
     import onnx
 

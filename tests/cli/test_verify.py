@@ -16,6 +16,7 @@ from quantkit.api import quantize
 from quantkit.bundle import Bundle, open_bundle
 from quantkit.errors import EngineMissing
 from quantkit.files.files import sha256_of
+from quantkit.host.cpu import read_cpu
 from quantkit.quantization.config import QuantizationConfig
 from tests.cli.conftest import Run
 from tests.requirements import package, requires
@@ -46,6 +47,7 @@ def altered(digits_onnx: Path, tmp_path: Path) -> Path:
     return bundle
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) -> None:
     requires(name)
@@ -73,6 +75,7 @@ def test_two_engines_and_a_table(run: Run, digits_onnx: Path) -> None:
     assert "is sound." in text
 
 
+@pytest.mark.requires("vnni")
 def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altered: Path) -> None:
     requires("onnxruntime")
     options = ("--engine", "onnxruntime", "--data", "digits:test", "--num-samples", 20, "--layers", "--json")
@@ -89,6 +92,17 @@ def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altere
     assert "its ONNX file is NOT" in human.stdout
     assert "onnxruntime against MXNet, layer by layer" in human.stdout.splitlines()
     assert "alone" in human.stdout.split("its ONNX file is NOT")[0].splitlines()[-3]
+
+
+@pytest.mark.parametrize("isa", [("AVX2",), ("AVX512", "AVX512-VNNI")])
+def test_saturation_is_told_of_where_it_may_be_the_cause(
+    run: Run, altered: Path, monkeypatch: pytest.MonkeyPatch, isa: tuple[str, ...]
+) -> None:
+    requires("onnxruntime")
+    processor = replace(read_cpu(), isa=isa)
+    monkeypatch.setattr("quantkit.cli.verify.read_cpu", lambda: processor)
+    told = run("verify", altered, "--engine", "onnxruntime", "--data", "digits:test", "--num-samples", 4).stdout
+    assert ("has no VNNI" in told and "--reduce-range auto" in told) == (isa == ("AVX2",))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +143,7 @@ def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkey
     assert (last["name"], last["ok"], last["why"]) == ("onnxruntime", False, "ONNX Runtime cannot load the network")
 
 
+@pytest.mark.requires("vnni")
 def test_a_bundle_without_an_onnx_file_is_exported_for_the_purpose(
     run: Run, digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ AS_THEY_ARE: dict[str, Last] = {
 }
 
 
-@pytest.mark.requires("onednn")
+@pytest.mark.requires("onednn", "vnni")
 @pytest.mark.parametrize("channels", [16, 10])
 @pytest.mark.parametrize("name", [*FLATTENED, *AS_THEY_ARE])
 def test_they_compute_the_same_run_after_run(name: str, channels: int) -> None:

@@ -102,6 +102,7 @@ def cases() -> list[str]:
     return [name for name in NETWORKS if name not in ("split", "row after dense")]
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("preset", ["none", "balanced"])
 @pytest.mark.parametrize("name", cases())
 def test_every_operator_rounds_as_the_engine_does(name: str, preset: str) -> None:
@@ -126,6 +127,7 @@ def test_every_operator_rounds_as_the_engine_does(name: str, preset: str) -> Non
             assert np.count_nonzero(off > 0.01) <= 1 + off.size / 200
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.usefixtures("int8_engine")
 @pytest.mark.parametrize("preset", ["none", "balanced"])
 @pytest.mark.parametrize("name", NETWORKS)

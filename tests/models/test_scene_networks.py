@@ -46,6 +46,7 @@ def test_fp32_scores_what_the_page_and_the_card_say(judged: tuple[str, Quantized
     assert float(printed[1]) == (card.accuracy.map if name == "digits_ssd" else card.accuracy.miou)
 
 
+@pytest.mark.requires("vnni")
 def test_int8_is_as_good(judged: tuple[str, QuantizedModel, TaskEvaluation]) -> None:
     _, _, evaluation = judged
     agreed = evaluation.agreement["network"][0]

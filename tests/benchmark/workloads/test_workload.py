@@ -217,6 +217,7 @@ def test_the_onnx_form_computes_what_the_network_does(engine: None, tmp_path: Pa
     assert prepare(DIGITS, ["onnx"], IMAGES).checkpoint("onnx") == workload.checkpoint("onnx")
 
 
+@pytest.mark.requires("vnni")
 def test_the_int8_onnx_form_comes_with_what_it_is_compared_with(int8_engine: None, tmp_path: Path) -> None:
     requires("onnxruntime")
     workload = prepare(DIGITS, ["onnx", "onnx-int8"], IMAGES)

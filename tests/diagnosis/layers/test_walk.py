@@ -47,6 +47,7 @@ def test_the_same_whatever_the_batches() -> None:
         assert other.tensors[tensor].use("", "mse", None) == watch.use("", "mse", None)
 
 
+@pytest.mark.requires("vnni")
 def test_the_outputs_are_those_of_the_engine() -> None:
     fused, plan = planned(residual_v2(), DATA)
     network = QuantizedGraph(fused.graph, plan)

@@ -81,6 +81,7 @@ def outputs_in(name: str, bundle: Path, data: str) -> OutputParity:
     return engine.images
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("name", ENGINES)
 def test_int8_files_have_the_boxes_of_mxnet(detector: Detector, name: str) -> None:
     requires(name)

@@ -24,6 +24,7 @@ def compared(int8: QuantizedGraph, file: OnnxFile, name: str = "reference") -> l
     return layer_parity(int8, file, ONNX_ENGINES[name], images(2))
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", ONNX_ENGINES)
 def test_every_layer_computes_what_it_does_in_mxnet(network: str, name: str) -> None:
@@ -34,6 +35,7 @@ def test_every_layer_computes_what_it_does_in_mxnet(network: str, name: str) -> 
     assert min(layer.cosine for layer in layers) > 0.998
 
 
+@pytest.mark.requires("vnni")
 def test_a_layer_with_other_weights_is_named_and_those_after_it_are_not() -> None:
     int8 = quantized(residual_v1(), images(4))
     file = parse(int8_file(int8))

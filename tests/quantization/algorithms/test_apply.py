@@ -207,6 +207,7 @@ def test_tensors_that_wait_to_be_read_count_for_memory() -> None:
     assert PRESETS["balanced"].samples(large) == 5
 
 
+@pytest.mark.requires("vnni")
 def test_layers_too_wide_to_be_fitted_keep_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     fused, plan = planned(residual_v1(), SEEN)
     network = QuantizedGraph(fused.graph, plan)

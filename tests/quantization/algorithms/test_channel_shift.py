@@ -56,6 +56,7 @@ def test_ranges_become_narrower_and_symmetric() -> None:
         assert changed.tensors[tensor].dtype == "int8"
 
 
+@pytest.mark.requires("vnni")
 def test_the_error_in_int8_falls(int8_engine: None) -> None:
     own, plan, new, changed = shifted(lopsided(inverted_residual()))
     data = images(32, seed=5)
