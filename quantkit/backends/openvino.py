@@ -31,6 +31,9 @@ _INFO = frozenset({"layerType", "originalLayersNames", "primitiveType", "runtime
 # The suffixes that its conversion to integers adds to an operator's name.
 _ADDED = re.compile(r"(/WithoutBiases|/DequantizationMultiply)+$")
 
+# The line of an error that precedes a list of the operators that OpenVINO cannot convert.
+_SUMMARY = "Summary:"
+
 
 class OpenVinoBackend(Backend[bytes]):
     """OpenVINO, which rewrites networks before it runs them."""
@@ -133,6 +136,7 @@ def _errors(what: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        # Where operators cannot be converted, its summary names them in a line of this kind, and advice comes last.
-        said = next((line.removeprefix("-- ") for line in reversed(lines) if line.startswith("-- ")), lines[-1])
+        # Where operators cannot be converted, the summary names them first, and advice comes last.
+        summary = lines[lines.index(_SUMMARY) :] if _SUMMARY in lines else []
+        said = next((line.removeprefix("-- ") for line in summary if line.startswith("-- ")), lines[-1])
         raise EngineError(f"OpenVINO {OPENVINO.library().__version__} cannot {what}: {said}") from error
