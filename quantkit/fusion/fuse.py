@@ -12,7 +12,7 @@ from quantkit.fusion.rules.activation import ACTIVATION
 from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
 from quantkit.fusion.rules.dense_last_axis import DENSE_OVER_ROWS
 from quantkit.fusion.rules.dense_of_one_pixel import DENSE_OF_ONE_PIXEL
-from quantkit.fusion.rules.dense_rows import ACTIVATION_OVER_ROWS, DROP_ROWS_AGAIN
+from quantkit.fusion.rules.dense_rows import ACTIVATION_OVER_ROWS, DROP_ROWS_AGAIN, READ_AS_ROWS
 from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
 from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
 from quantkit.fusion.rules.recurrent import DROP_DOUBLE_SWAP, RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     DENSE_OVER_ROWS,
     ACTIVATION_OVER_ROWS,
     DROP_ROWS_AGAIN,
+    READ_AS_ROWS,
     DROP_DOUBLE_SWAP,
     RECURRENT_ONE_BY_ONE,
     DENSE_OF_ONE_PIXEL,

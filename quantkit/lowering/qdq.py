@@ -176,6 +176,11 @@ class _Lowering:
         result = self.add(first, shape)
         if pre_add is not None:
             result = self.round(result, pre_add, first.name, self.names.take(f"{first.name}_dequantized"))
+        if rest and first.op == "FullyConnected" and self.network.is_int8(node) and not rounds:
+            # ONNX Runtime fuses an activation into a dense layer before it looks for integers, which leaves it in FP32.
+            bound = {"scalar": repr(float(np.finfo(np.float32).max))}
+            bounded = Node(self.names.take(f"{first.name}_bounded"), "_minimum_scalar", (result,), bound, node.origin)
+            result = self.add(bounded, shape)
         for part in rest:
             operands = tuple(result if tensor == first.output else tensor for tensor in part.inputs)
             self.add(replace(part, inputs=operands), shape)

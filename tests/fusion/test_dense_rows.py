@@ -11,7 +11,7 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
-from tests.networks import DATA, Builder
+from tests.networks import DATA, Builder, images
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -85,3 +85,25 @@ def test_rows_of_another_width_are_left() -> None:
         return (b.dense("second", halves, 4, 3),)
 
     assert "(-1, 4)" in [node.attrs.get("shape") for node in fused_alike(build).graph.nodes]
+
+
+@pytest.mark.parametrize("units", [8, 3])
+def test_layers_of_one_pixel_hand_on_rows(units: int) -> None:
+    """As where channels are squeezed and excited; a layer that reads several pixels is no such layer."""
+    b = Builder()
+    pixel = b.op("Pooling", "pool", DATA, global_pool=True, pool_type="avg", kernel=(1, 1))
+    few = b.relu("relu", b.conv("squeeze", pixel, 3, units, kernel=1))
+    graph = b.graph(b.op("broadcast_mul", "weighed", DATA, b.conv("excite", few, units, 3, kernel=1)))
+    fused, data = fuse(graph, images(2).shape[1:]), images(2)
+    found, expected = run(float_graph(fused.graph), {"data": data}), run(graph, {"data": data})
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-5 * np.abs(expected[0]).max())
+    assert ops(fused) == ["Pooling", "fused_dense", "FullyConnected", "Reshape", "broadcast_mul"]
+
+
+def test_rows_of_several_steps_are_no_row_of_an_image() -> None:
+    def build(b: Builder) -> tuple[Tensor, ...]:
+        data = dense(b, "first", DATA, FEATURES, 8)
+        weight = b.param("all_w", b.random.normal(size=(4, STEPS * 8)))
+        return (b.op("FullyConnected", "all", data, weight, num_hidden=4, no_bias=True),)
+
+    assert ops(fused_alike(build)) == ["Reshape", "FullyConnected", "Reshape", "FullyConnected"]

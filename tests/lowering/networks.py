@@ -43,6 +43,18 @@ def rectified_concatenation() -> Graph:
     return b.graph(b.conv("last", b.relu("relu", both), 16, 8), b.conv("other", right, 8, 4))
 
 
+def squeezed() -> Graph:
+    """A branch that squeezes maps to a pixel and weighs channels by it, and a dense layer with a ReLU at the end."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("conv", DATA, 3, 16))
+    pixel = b.op("Pooling", "pool", stem, global_pool=True, pool_type="avg", kernel=(1, 1))
+    few = b.relu("few", b.conv("squeeze", pixel, 16, 8, kernel=1))
+    weights = b.op("Activation", "share", b.conv("excite", few, 8, 16, kernel=1), act_type="sigmoid")
+    weighed = b.op("broadcast_mul", "weighed", stem, weights)
+    last = b.op("Pooling", "last_pool", b.conv("last", weighed, 16, 8), global_pool=True, pool_type="avg")
+    return b.graph(b.relu("rectified", b.dense("dense", b.op("Flatten", "flatten", last), 8, 10)))
+
+
 def addition() -> Graph:
     b = Builder()
     first, second = b.relu("first", b.conv("conv0", DATA, 3, 8)), b.conv("second", DATA, 3, 8)
@@ -135,6 +147,7 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
     "signed sum": signed_sum,
     "branches": branches,
     "rectified concatenation": rectified_concatenation,
+    "squeezed": squeezed,
     "addition": addition,
     "dead channels": dead_channels,
     "two readers": two_readers_of_a_dense_layer,
