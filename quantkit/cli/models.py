@@ -153,7 +153,7 @@ def _sources(card: Card) -> list[dict[str, Any]]:
 
 
 def _short(known: dict[str, dict[str, Any]]) -> Table:
-    """A table of a network a row.
+    """A table with one row per network.
 
     Columns that would be empty, tasks where all have the same, and aliases that a narrow terminal would cut are left
     out.

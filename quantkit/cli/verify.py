@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from quantkit.diagnosis.parity.verify import EnginesVerification
 
 _WITHOUT_VNNI = (
-    "This processor has no VNNI: sums can saturate in 16 bits, in each engine others. Verify on one that has it; for "
-    "those without, write the file with `quantkit export --reduce-range auto`."
+    "This processor has no VNNI: sums can saturate in 16 bits, and each engine saturates differently. Verify on one "
+    "that has it; for those without, write the file with `quantkit export --reduce-range auto`."
 )
 
 _COLUMNS = [
@@ -123,7 +123,9 @@ def _verdict(bundle: str, verified: EnginesVerification) -> str:
     if verified.ok:
         return f"{bundle} is sound."
     told = f"{bundle} is sound in MXNet, but its ONNX file is NOT: do not deploy it where a check failed."
-    return told if read_cpu().has_vnni else f"{told} {_WITHOUT_VNNI}"
+    values_differ = any(not check.ok and check.name.endswith((" outputs", " layers")) for check in verified.checks)
+    cpu = read_cpu()
+    return f"{told} {_WITHOUT_VNNI}" if values_differ and cpu.isa and not cpu.has_vnni else told
 
 
 def _check_table(checks: Sequence[Check]) -> Table:

@@ -43,5 +43,6 @@ def integer_problem(graph: Graph, shapes: Mapping[Tensor, tuple[int, ...]]) -> O
     """
     for node in graph.nodes:
         if node.op in _FLOATS and (shape := shapes.get(node.inputs[0])) and len(shape) not in _FLOATS[node.op][1]:
-            return f"node {node.name!r} ({node.op}) reads integers of shape {shape}"
+            newer = ", which MXNet pools from 1.9 on" if node.op == _POOLING and len(shape) == 5 else ""
+            return f"node {node.name!r} ({node.op}) reads integers of shape {shape}{newer}"
     return None

@@ -217,7 +217,10 @@ def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm,
 
 
 def _is_rectified(graph: Graph, node: Node) -> bool:
-    return any(activation_kind(reader) == "relu" for reader in graph.consumers.get(node.output, ()))
+    """Whether nothing but ReLUs read a result."""
+    readers = graph.consumers.get(node.output, ())
+    rectified = bool(readers) and all(activation_kind(reader) == "relu" for reader in readers)
+    return rectified and node.output not in graph.outputs
 
 
 def _write_rounded_parts(lowering: _Lowering, node: Node) -> None:

@@ -242,12 +242,20 @@ def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
     rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"
     if averages and rounds_up and flag(node, "count_include_pad", default=True):
         return "the engine's INT8 average counts elements beyond the last row and column"
-    rank = len(state.fused.shapes[node.output])
-    if rank not in (4, 5) or (rank == 5 and "kernel" not in node.attrs):
-        return "the engine's INT8 pooling takes 2-D and 3-D kernels only"
-    if rank == 5 and not pools_integer_clips():
+    return _pooling_obstacle(node, len(state.fused.shapes[node.output]) - 2) or _follow(state, node)
+
+
+def _pooling_obstacle(node: Node, axes: int) -> Optional[str]:
+    """Why the engine's INT8 kernel cannot pool over so many axes with these attributes."""
+    layout = node.attrs.get("layout", "None")
+    if layout not in ("None", "NCHW", "NCDHW"):
+        return f"the engine's INT8 pooling does not take the layout {layout}"
+    # Lowering adds the kernel that pooling of whole images does not need.
+    if axes not in (2, 3) or (len(integers(node, "kernel")) != axes and (axes == 3 or "kernel" in node.attrs)):
+        return "the engine's INT8 pooling needs a kernel of two or three extents"
+    if axes == 3 and not pools_integer_clips():
         return "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
-    return _follow(state, node)
+    return None
 
 
 def _decide_flatten(state: _Planning, node: Node) -> Optional[str]:

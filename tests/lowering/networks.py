@@ -43,6 +43,13 @@ def rectified_concatenation() -> Graph:
     return b.graph(b.conv("last", b.relu("relu", both), 16, 8), b.conv("other", right, 8, 4))
 
 
+def concatenation_read_twice() -> Graph:
+    """As the one before, but a convolution reads the concatenation itself, too."""
+    b = Builder()
+    both = b.op("Concat", "concat", b.conv("left", DATA, 3, 8), b.conv("right", DATA, 3, 8), dim=1, num_args=2)
+    return b.graph(b.conv("last", b.relu("relu", both), 16, 8), b.conv("other", both, 16, 4))
+
+
 def squeezed() -> Graph:
     """A branch that squeezes maps to a pixel and weighs channels by it, and a dense layer with a ReLU at the end."""
     b = Builder()
@@ -147,6 +154,7 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
     "signed sum": signed_sum,
     "branches": branches,
     "rectified concatenation": rectified_concatenation,
+    "concatenation read twice": concatenation_read_twice,
     "squeezed": squeezed,
     "addition": addition,
     "dead channels": dead_channels,

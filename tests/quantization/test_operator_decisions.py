@@ -8,11 +8,13 @@ import pytest
 
 from quantkit.calibration.ranges import Range
 from quantkit.ir.graph import Tensor
+from quantkit.quantization import planning
 from quantkit.quantization.plan import TensorQuantization
 from tests.networks import DATA
 from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, concatenated, planned, reason, whole
 
 GLOBAL = "a mean over whole feature maps falls between 8-bit levels, and costs little"
+NO_KERNEL = "the engine's INT8 pooling needs a kernel of two or three extents"
 BEYOND = "the engine's INT8 average counts elements beyond the last row and column"
 
 
@@ -31,15 +33,30 @@ BEYOND = "the engine's INT8 average counts elements beyond the last row and colu
         ({"pool_type": "avg", "pooling_convention": "full"}, (1, 8, 8, 8), BEYOND),
         ({"pool_type": "avg", "pooling_convention": "full", "count_include_pad": False}, (1, 8, 8, 8), None),
         ({"pool_type": "max", "pooling_convention": "full"}, (1, 8, 8, 8), None),
+        ({"layout": "NCHW"}, (1, 8, 8, 8), None),
+        ({"layout": "NHWC"}, (1, 8, 8, 8), "the engine's INT8 pooling does not take the layout NHWC"),
+        ({"kernel": ()}, (1, 8, 1, 1), NO_KERNEL),
+        ({"kernel": (2,)}, (1, 8, 8), NO_KERNEL),
+        ({"kernel": (2, 2)}, (1, 8, 8, 8, 8), NO_KERNEL),
+        ({"kernel": (2, 2, 2, 2)}, (1, 8, 8, 8, 8, 8), NO_KERNEL),
     ],
 )
 def test_pooling(attrs: dict[str, Any], shape: tuple[int, ...], expected: Optional[str]) -> None:
     b = Fuser()
-    pooled = b.op("Pooling", "pool", b.rectified("relu"), kernel=(2, 2), **attrs)
+    pooled = b.op("Pooling", "pool", b.rectified("relu"), **{"kernel": (2, 2), **attrs})
     plan = planned(whole(b.graph(pooled), pool=shape))
     assert reason(plan, "pool") == expected
     # Its values, so its range and type, are those of its input.
     assert plan.tensors.get(pooled) == (TensorQuantization(POSITIVE, "uint8") if expected is None else None)
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_pooling_of_clips(newer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "pools_integer_clips", lambda: newer)
+    b = Fuser()
+    pooled = b.op("Pooling", "pool", b.rectified("relu"), kernel=(1, 2, 2), layout="NCDHW")
+    expected = None if newer else "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
+    assert reason(planned(whole(b.graph(pooled), pool=(1, 8, 4, 8, 8))), "pool") == expected
 
 
 def test_pooling_of_fp32_stays_fp32() -> None:

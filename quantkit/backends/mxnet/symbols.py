@@ -53,6 +53,11 @@ def symbol_of(graph: Graph) -> Any:
                 f"node {node.name!r} (gather_nd): MXNet {mxnet.__version__} does not check the places that it reads; "
                 "use quantkit[onednn] (mxnet 1.9.1)"
             )
+        if node.op == "_contrib_ModulatedDeformableConvolution" and version < (1, 9, 0):
+            raise ModelError(
+                f"node {node.name!r} ({node.op}): MXNet {mxnet.__version__} has no deformable convolution with a mask; "
+                "use quantkit[onednn] (mxnet 1.9.1)"
+            )
         if PER_CHANNEL in node.attrs and not has_integer_dense():
             raise ModelError(
                 f"node {node.name!r} ({node.op}): MXNet {mxnet.__version__} has no INT8 dense layer that hands on "

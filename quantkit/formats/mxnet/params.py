@@ -24,6 +24,7 @@ import numpy as np
 
 from quantkit.errors import ModelError
 from quantkit.files.text import open_ordinary
+from quantkit.formats.repeated import in_memory
 
 # Trained weights and statistics stay far below; a flipped exponent bit often exceeds it.
 _LARGEST_PLAUSIBLE = 1e15
@@ -127,7 +128,7 @@ def check_finite(params: Mapping[str, np.ndarray], where: str) -> None:
 
 def _impossible(value: np.ndarray) -> int:
     """How many values no training produces; what is repeated without memory is looked at once."""
-    distinct = value[tuple(slice(None) if stride else slice(1) for stride in value.strides)]
+    distinct = in_memory(value)
     return np.count_nonzero(~(np.abs(distinct) < _LARGEST_PLAUSIBLE)) * (value.size // max(1, distinct.size))
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from quantkit.backends.mxnet import symbols
 from quantkit.backends.mxnet.execute import run
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
@@ -26,3 +27,10 @@ def test_statistics_that_are_no_parameters_are_refused(position: int, other: str
     nodes = tuple(replace(node, inputs=inputs) if node is norm else node for node in graph.nodes)
     with pytest.raises(ModelError, match=f"BatchNorm 'bn3' takes its moving mean or variance from '{other}', which is"):
         run(replace(graph, nodes=nodes), {"data": images()})
+
+
+@pytest.mark.parametrize("op", ["gather_nd", "_contrib_ModulatedDeformableConvolution"])
+def test_what_older_engines_must_not_be_given_has_a_remedy(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbols, "release", lambda: (1, 6, 0))
+    with pytest.raises(ModelError, match=r"quantkit\[onednn\]"):
+        run(Graph((Node("x", op, (DATA,)),), ("data",), (Tensor("x"),)), {"data": images()})

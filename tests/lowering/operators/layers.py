@@ -83,6 +83,7 @@ def products(**attrs: Any) -> Build:
 CASES: dict[str, Build] = {
     "products with the second transposed": products(transpose_b=True),
     "products with the first transposed": products(transpose_a=True),
+    "products of several matrices": lambda b: b.op("batch_dot", "one", DATA, DATA, transpose_b=True),
     "convolution": convolved(6, no_bias=True),
     "convolution with everything": convolved(
         2, num_group=3, dilate=(2, 1), stride=(1, 2), pad=(2, 0), kernel=(3, 1), layout="NCHW"

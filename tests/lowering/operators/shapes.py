@@ -48,7 +48,15 @@ def like_another(b: Builder) -> Tensor:
     return b.op("reshape_like", "one", b.op("Reshape", "rows", DATA, shape=(0, 0, -1)), DATA)
 
 
+def like_rows_of_all(b: Builder) -> Tensor:
+    """Like a tensor whose second axis is the batch."""
+    turned = b.op("transpose", "turned", DATA, axes=(1, 0, 2, 3))
+    rows = b.op("square", "squares", b.op("Reshape", "rows", turned, shape=(-1, 14)))
+    return b.op("transpose", "one", b.op("reshape_like", "like", rows, turned), axes=(1, 0, 2, 3))
+
+
 CASES: dict[str, Build] = {
+    "reshape like a tensor with the batch second": like_rows_of_all,
     "reshape like another": like_another,
     "stack": one("stack", "data", "exp", num_args=2, axis=2),
     "rows of all images": rows_of_all,

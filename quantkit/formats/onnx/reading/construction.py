@@ -23,9 +23,9 @@ from quantkit.formats.onnx.reading.values import (
     Value,
     elements,
     in_batch,
-    repeats_one,
     shown,
 )
+from quantkit.formats.repeated import repeats_one
 from quantkit.ir.graph import Node, Tensor
 from quantkit.ir.names import Names
 

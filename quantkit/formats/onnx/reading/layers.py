@@ -21,6 +21,7 @@ from quantkit.formats.onnx.reading.values import (
     shown,
 )
 from quantkit.formats.onnx.reading.windows import Windows, listed, padded, windows_of
+from quantkit.formats.repeated import in_memory
 from quantkit.ir.graph import Tensor
 from quantkit.ir.operators import integers
 
@@ -66,13 +67,16 @@ def _deformable_convolution(state: Construction, node: OnnxNode) -> None:
     if not windows.symmetric:
         data, pad = padded(state, node, data, windows.begin, windows.end, 0.0), (0, 0)
     places = (data.shape[0], sets * prod(kernel), *windows.result)
-    mask = _mask(state, node, offsets, places)
+    mask, share = _mask(state, node, offsets, places)
     for what, value, expected in (
         ("offsets", offsets, (places[0], 2 * places[1], *places[2:])),
         ("mask", mask, places),
     ):
         if value.shape != expected:
             raise Refused(f"its {what} of shape {shown(value.shape)} should have {shown(expected)}")
+    if share != 1:
+        state.budget.take(4 * weight.array.size)
+        weight = Constant(f"{node.name}_weight", weight.array * np.float32(share))
     bias = _bias(state, node, 3, filters)
     state.finish(
         node,
@@ -86,16 +90,28 @@ def _deformable_convolution(state: Construction, node: OnnxNode) -> None:
         num_filter=filters,
         num_group=group,
         num_deformable_group=sets,
+        im2col_step=1,
         no_bias=not bias,
     )
 
 
-def _mask(state: Construction, node: OnnxNode, offsets: Computed, shape: Shape) -> Computed:
-    """The share of each place; without an input that says it, ones: the engine's other operator has another border."""
-    if state.value(node, 4) is not None:
-        return state.computed(node, 4)
+def _mask(state: Construction, node: OnnxNode, offsets: Computed, shape: Shape) -> tuple[Computed, float]:
+    """The mask, and a factor for the weight.
+
+    Ones if the file has no mask, because MXNet's operator without one treats borders differently; or if the mask is one
+    number everywhere, which then is the factor.
+    """
+    value, share = state.value(node, 4), 1.0
+    if isinstance(value, Computed):
+        return value, share
+    if value is not None:
+        found = in_memory(value.array).reshape(-1)
+        fits = value.shape[1:] == shape[1:] and value.shape[:1] in ((BATCH,), (state.fixed,))
+        if not fits or found.size == 0 or np.any(found != found[0]):
+            raise Refused("its mask is a constant that is not the same everywhere")
+        share = float(found[0])
     half = state.step(node, "places", "slice_axis", [offsets.tensor], shape, axis=1, begin=0, end=shape[1])
-    return state.step(node, "ones", "ones_like", [half.tensor], shape)
+    return state.step(node, "ones", "ones_like", [half.tensor], shape), share
 
 
 def _outer_padding(state: Construction, data: Computed, windows: Windows) -> tuple[Computed, Windows]:
@@ -214,7 +230,7 @@ def _gemm(state: Construction, node: OnnxNode) -> None:
 def _product(state: Construction, node: OnnxNode) -> None:
     data, other = state.computed(node), state.value(node, 1)
     if isinstance(other, Computed):
-        _of_computed(state, node, data, other)
+        _computed_product(state, node, data, other)
         return
     weight = state.weights(node, 1)
     if weight.array.ndim != 2 or len(data.shape) < 2:
@@ -222,23 +238,33 @@ def _product(state: Construction, node: OnnxNode) -> None:
     _dense(state, node, data, Constant(f"{node.name}_weight", weight.array.T), None)
 
 
-def _of_computed(state: Construction, node: OnnxNode, one: Computed, other: Computed) -> None:
+def _computed_product(state: Construction, node: OnnxNode, left: Computed, right: Computed) -> None:
     """The products of two matrices for each image, as attention takes them."""
-    *leading, rows, inner = one.shape
-    columns = other.shape[-1]
-    fits = len(leading) >= 1 and (*leading, inner) == other.shape[:-1] and leading[0] == BATCH
-    if not fits or any(map(in_batch, (rows, inner, columns))):
-        raise Refused(f"it multiplies {shown(one.shape)} with {shown(other.shape)}, other than two matrices each time")
+    if not _is_batched(left.shape, right.shape):
+        raise Refused(
+            f"it multiplies {shown(left.shape)} with {shown(right.shape)}, which is not one matrix product or several "
+            "for each image"
+        )
+    *leading, rows, _ = left.shape
+    columns = right.shape[-1]
     if len(leading) == 1:
-        state.finish(node, "batch_dot", [one.tensor, other.tensor], (BATCH, rows, columns))
+        state.finish(node, "batch_dot", [left.tensor, right.tensor], (*leading, rows, columns))
         return
     count = prod(leading)
     flat = [
         reshaped(state, node, value, (count, *value.shape[-2:]), what)
-        for what, value in (("first", one), ("second", other))
+        for what, value in (("left", left), ("right", right))
     ]
     products = state.step(node, "products", "batch_dot", [each.tensor for each in flat], (count, rows, columns))
     reshaped(state, node, products, (*leading, rows, columns))
+
+
+def _is_batched(left: Shape, right: Shape) -> bool:
+    """Whether matrices of these shapes are multiplied pair by pair, the images of the batch being the first axis."""
+    if len(left) < 3 or (*left[:-2], left[-1]) != right[:-1]:
+        return False
+    first = in_batch(left[0]) if len(left) == 3 else left[0] == BATCH
+    return first and not any(map(in_batch, (*left[1:], right[-1])))
 
 
 def _dense(state: Construction, node: OnnxNode, data: Computed, weight: Constant, bias: Optional[Constant]) -> None:

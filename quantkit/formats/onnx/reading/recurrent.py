@@ -21,9 +21,9 @@ from quantkit.formats.onnx.reading.values import (
     Refused,
     Shape,
     in_batch,
-    in_memory,
     shown,
 )
+from quantkit.formats.repeated import in_memory
 from quantkit.ir.graph import Tensor
 
 

@@ -168,19 +168,6 @@ def in_batch(extent: int) -> bool:
     return extent != 0 and extent % BATCH == 0
 
 
-def repeats_one(array: np.ndarray) -> bool:
-    """Whether an array holds one number in memory, however often it repeats it."""
-    return array.size > 0 and in_memory(array).size == 1
-
-
-def in_memory(array: np.ndarray) -> np.ndarray:
-    """The values that an array holds in memory: axes along which it repeats them have an extent of 1.
-
-    A constant may be one number repeated over a batch and more, which costs nothing until all of it is read.
-    """
-    return array[tuple(slice(1) if stride == 0 else slice(None) for stride in array.strides)]
-
-
 def shown(shape: Sequence[int]) -> str:
     """A shape for messages, with N for the batch."""
     return "(" + ", ".join(_extent(extent) for extent in shape) + ")"

@@ -35,7 +35,6 @@ def _convolution(conversion: Conversion, node: Node) -> None:
 
 
 def _deformable_convolution(conversion: Conversion, node: Node) -> None:
-    # Between the border and one pixel beyond it the older operator without a mask reads zeros, ONNX interpolates.
     _check_layout(node)
     if conversion.opset < _DEFORMABLE_FROM:
         raise OpsetTooOld(node, "deformable convolutions are defined", _DEFORMABLE_FROM)
@@ -51,6 +50,10 @@ def _deformable_convolution(conversion: Conversion, node: Node) -> None:
         group=integer(node, "num_group", 1),
         offset_group=integer(node, "num_deformable_group", 1),
     )
+
+
+def _without_mask(conversion: Conversion, node: Node) -> None:
+    raise refused(node, "between the border and one pixel beyond it MXNet reads zeros, where ONNX interpolates")
 
 
 def _transposed_convolution(conversion: Conversion, node: Node) -> None:
@@ -93,7 +96,8 @@ def _products(conversion: Conversion, node: Node) -> None:
         side = "ab"[place]
         operand = conversion.read(tensor)
         if flag(node, f"transpose_{side}"):
-            operand = conversion.step(node, f"{side}_turned", "Transpose", operand, perm=(0, 2, 1))
+            *leading, rows, columns = range(len(conversion.shape(tensor)))
+            operand = conversion.step(node, f"{side}_turned", "Transpose", operand, perm=(*leading, columns, rows))
         operands.append(operand)
     conversion.finish(node, "MatMul", *operands)
 
@@ -224,6 +228,7 @@ LAYERS: Mapping[str, Converter] = {
     "Convolution": _convolution,
     "Deconvolution": _transposed_convolution,
     "_contrib_ModulatedDeformableConvolution": _deformable_convolution,
+    "_contrib_DeformableConvolution": _without_mask,
     "FullyConnected": _dense,
     "batch_dot": _products,
     "BatchNorm": _batch_norm,

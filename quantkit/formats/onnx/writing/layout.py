@@ -43,9 +43,9 @@ def _reshape(conversion: Conversion, node: Node) -> None:
 
 
 def _reshape_like(conversion: Conversion, node: Node) -> None:
-    """To the shape of another tensor, of which only the batch, or what the first axis holds it with, is open."""
-    first, *rest = conversion.shape(node.output)
-    target = conversion.integers(node, "shape", (-1 if node.name in conversion.batched else first, *rest))
+    if any(node.attrs.get(f"{side}_{end}", "None") != "None" for side in ("lhs", "rhs") for end in ("begin", "end")):
+        raise refused(node, "the shape of some of the axes")
+    target = conversion.step(node, "shape", "Shape", conversion.read(node.inputs[1]))
     conversion.finish(node, "Reshape", _with_own_scales(conversion, node), target)
 
 

@@ -41,6 +41,8 @@ CASES = {name: build for reader in _READERS for name, build in reader.CASES.item
 # In the forms that older and newer opsets have.
 OTHER_OPSETS = {name: case for reader in _READERS for name, case in reader.OTHER_OPSETS.items()}
 
+_DEFORMABLE = [name for name in OTHER_OPSETS if name.startswith("deformable")]
+
 
 def check(build: Build, opset: int, folder: Path) -> None:
     """Import the network, and hold its results, and the shapes that the import reckons with, against the engines'.
@@ -71,10 +73,27 @@ def test_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OTHER_OPSETS)
 def test_forms_of_other_opsets(name: str, tmp_path: Path) -> None:
-    if name.startswith("deformable"):
+    if name in _DEFORMABLE:
         requires("onednn")
     opset, build = OTHER_OPSETS[name]
     check(build, opset, tmp_path)
+
+
+@pytest.mark.parametrize("name", [*(name for name in CASES if name.startswith("products")), *_DEFORMABLE])
+def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
+    if name in _DEFORMABLE:
+        requires("onednn")
+    opset, build = OTHER_OPSETS.get(name) or (17, CASES[name])
+    writer = Writer(opset, ("N", 6, 9, 14))
+    path = save(writer.model(build(writer)), tmp_path / "one.onnx")
+    # More images than MXNet takes at once by itself.
+    data = np.random.default_rng(1).normal(size=(65, 6, 9, 14)).astype(np.float32)
+    (expected,) = by_onnxruntime(path, data)
+    for _ in range(2):
+        graph = import_network(path).graph
+        (computed,) = run(graph, {"x": data})
+        assert float(np.abs(computed - expected).max()) <= 1e-5 * float(np.abs(expected).max())
+        path = save(onnx_model(graph, infer_shapes(graph, {"x": (1, 6, 9, 14)})), tmp_path / "again.onnx")
 
 
 def test_no_case_hides_another() -> None:

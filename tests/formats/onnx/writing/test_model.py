@@ -207,6 +207,28 @@ def test_every_converter_is_tested() -> None:
     for build in CASES.values():
         build(b)
     # Roundings are no operators of MXNet, and sequences no images: test_qdq, test_recurrent and test_onnx_lstm.
-    # Sampling needs a newer opset than the others.
-    others = {QUANTIZE, DEQUANTIZE, *RECURRENT, *INT8_LSTM, "BilinearSampler"}
+    # Sampling needs a newer opset than the others, and so do deformable convolutions, which are read again in
+    # reading.test_operators.
+    deformable = {"_contrib_ModulatedDeformableConvolution", "_contrib_DeformableConvolution"}
+    others = {QUANTIZE, DEQUANTIZE, *RECURRENT, *INT8_LSTM, "BilinearSampler", *deformable}
     assert converters(node.op for node in b.nodes) == converters(CONVERTERS.keys() - others)
+
+
+def test_deformable_convolutions_without_a_mask_have_another_border() -> None:
+    b = Builder()
+    places = b.op("Convolution", "places", DATA, b.param("p", np.ones((18, 6, 3, 3))), kernel=(3, 3), num_filter=18)
+    inputs = DATA, places, b.param("w", np.ones((4, 6, 3, 3)))
+    attrs = {"kernel": (3, 3), "num_filter": 4, "no_bias": True}
+    graph = b.graph(b.op("_contrib_DeformableConvolution", "one", *inputs, **attrs))
+    with pytest.raises(ModelError, match="beyond it MXNet reads zeros, where ONNX interpolates"):
+        onnx_model(graph, dict.fromkeys([DATA, *(node.output for node in graph.nodes)], (1, 6, 9, 14)), OPSETS[-1])
+
+
+def test_opsets_that_lack_deformable_convolutions_are_refused() -> None:
+    b = Builder()
+    weight, inputs = b.param("w", np.ones((4, 6, 3, 3))), [DATA, DATA, DATA]
+    attrs = {"kernel": (3, 3), "num_filter": 4, "no_bias": True}
+    graph = b.graph(b.op("_contrib_ModulatedDeformableConvolution", "one", *inputs, weight, **attrs))
+    shapes = dict.fromkeys([DATA, *(node.output for node in graph.nodes)], (1, 6, 9, 14))
+    with pytest.raises(ModelError, match="from opset 19 on only"):
+        onnx_model(graph, shapes, 18)

@@ -20,7 +20,7 @@ def transposed(groups: int = 1, kernel: int = 3, **attributes: Any) -> Build:
     )
 
 
-def deformable(places: int, mask: bool, bias: bool, sets: int = 1, **attributes: Any) -> Build:
+def deformable(places: int, mask: str, bias: bool, sets: int = 1, **attributes: Any) -> Build:
     """With places and masks of another convolution's result, some of the places beyond the border."""
 
     def build(w: Writer) -> str:
@@ -28,7 +28,12 @@ def deformable(places: int, mask: bool, bias: bool, sets: int = 1, **attributes:
         where = w.op("Conv", "x", w.normal(3 * places * sets, channels, 3, 3), **attributes)
         offsets, half = w.op("Split", where, np.array([2 * places * sets, places * sets]), axis=1, count=2)
         inputs = ["x", w.normal(8, channels, 3, 3), offsets]
-        more = [w.normal(8) if bias else "", w.op("Sigmoid", half) if mask else ""]
+        masks = {
+            "computed": lambda: w.op("Sigmoid", half),
+            "constant": lambda: w.op("Expand", 0.75, w.op("Shape", half)),
+            "": lambda: "",
+        }
+        more = [w.normal(8) if bias else "", masks[mask]()]
         return w.op("DeformConv", *inputs, *more, offset_group=sets, **attributes)
 
     return build
@@ -109,9 +114,10 @@ CASES: dict[str, Build] = {
 
 OTHER_OPSETS: dict[str, tuple[int, Build]] = {
     "gemm 7": (7, gemm()),
-    "deformable conv": (19, deformable(9, True, False)),
+    "deformable conv": (19, deformable(9, "computed", False)),
     "deformable conv with everything": (
-        19, deformable(9, True, True, sets=2, group=2, pads=[1, 2, 1, 2], strides=[2, 1], dilations=[1, 2])
+        19, deformable(9, "computed", True, sets=2, group=2, pads=[1, 2, 1, 2], strides=[2, 1], dilations=[1, 2])
     ),
-    "deformable conv without mask, other padding behind": (19, deformable(9, False, True, pads=[0, 0, 1, 2])),
+    "deformable conv with one share everywhere": (19, deformable(9, "constant", True, pads=[1, 1, 1, 1])),
+    "deformable conv without mask, other padding behind": (19, deformable(9, "", True, pads=[0, 0, 1, 2])),
 }  # fmt: skip
