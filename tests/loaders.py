@@ -190,6 +190,7 @@ LOADERS = (
     Loader("coco people", "people.json", sound.coco_people, lambda path: repr(read_coco_people(path))),
     Loader("onnx", "net.onnx", sound.onnx_inside, _load_onnx),
     Loader("recurrent onnx", "net.onnx", sound.onnx_recurrent, _load_onnx),
+    Loader("attending onnx", "net.onnx", sound.onnx_attending, _load_onnx),
     Loader("onnx beside its weights", "net.onnx", lambda: sound.onnx_outside()[0], _load_onnx,
            lambda: {"w.bin": sound.onnx_outside()[1]}),
     Loader("onnx weights", "w.bin", lambda: sound.onnx_outside()[1], _load_onnx,

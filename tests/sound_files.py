@@ -135,6 +135,21 @@ def onnx_recurrent() -> bytes:
     return content
 
 
+def onnx_attending() -> bytes:
+    """A small network with products of computed matrices, and a deformable convolution with a mask of one number."""
+    from tests.formats.onnx.reading.files import Writer
+
+    w = Writer(19, ("N", 2, 4, 4))
+    rows = w.op("Reshape", "x", np.array([0, 2, 2, 8]))
+    likeness = w.op("Softmax", w.op("MatMul", rows, w.op("Transpose", rows, perm=[0, 1, 3, 2])))
+    attended = w.op("Reshape", w.op("MatMul", likeness, rows), np.array([0, 2, 4, 4]))
+    places = w.conv(attended, 2, 8, kernel=1)
+    mask = w.op("Expand", 0.5, w.op("Shape", w.op("Slice", places, np.array([0]), np.array([4]), np.array([1]))))
+    result = w.op("DeformConv", attended, w.normal(3, 2, 2, 2), places, w.normal(3), mask, pads=[0, 0, 1, 1])
+    content: bytes = w.model(result).SerializeToString()
+    return content
+
+
 def onnx_outside() -> tuple[bytes, bytes]:
     """The same network with its weights in another file, and that file."""
     from onnx import TensorProto

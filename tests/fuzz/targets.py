@@ -50,7 +50,7 @@ TARGETS = {
         Target("suite", _named("suite")),
         Target("result", _named("result"), mutators.json_text),
         Target("safetensors", _named("safetensors"), mutators.safetensors),
-        Target("onnx", _named("onnx", "recurrent onnx"), mutators.onnx),
+        Target("onnx", _named("onnx", "recurrent onnx", "attending onnx"), mutators.onnx),
         Target("onnx-bundle", _named("onnx of a bundle", "onnx of a bundle, with an LSTM layer"), mutators.onnx),
         Target("onnx-external", _named("onnx beside its weights"), mutators.onnx),
     )

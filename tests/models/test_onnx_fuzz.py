@@ -57,14 +57,14 @@ def main(seed: int, seconds: float) -> int:
 
     from quantkit.backends.mxnet.compat import load_mxnet
     from tests.formats.onnx.reading.test_styles import STYLES
-    from tests.sound_files import onnx_recurrent
+    from tests.sound_files import onnx_attending, onnx_recurrent
 
     load_mxnet()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + 3 * 2**30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     random = Random(seed)
-    networks = [*(build().SerializeToString() for build in STYLES.values()), onnx_recurrent()]
+    networks = [*(build().SerializeToString() for build in STYLES.values()), onnx_recurrent(), onnx_attending()]
     counts: Counter[str] = Counter()
     began, slowest = time.monotonic(), 0.0
     with tempfile.TemporaryDirectory() as folder:
