@@ -9,20 +9,19 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from typing import Optional
 
-from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES, int8_lstm_obstacle
-from quantkit.backends.mxnet.symbols import pools_integer_clips, takes_signed_groups
+from quantkit.backends.mxnet.instructions import int8_lstm_obstacle
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import ADDITIONS, flag, integer, integers
+from quantkit.ir.operators import ADDITIONS, flag, integer
 from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType
 from quantkit.quantization.exclude import excluded_nodes
-from quantkit.quantization.grouped_weights import has_groups_of_channels
 from quantkit.quantization.integer_dense import may_hand_on
+from quantkit.quantization.obstacles import convolution_obstacle, pooling_obstacle
 from quantkit.quantization.plan import (
     Decision,
     Precision,
@@ -162,11 +161,8 @@ def _layer_obstacle(state: _Planning, layer: FusedLayer) -> Optional[str]:
         return "its weights are computed, not constant"
     if layer.bias is not None and layer.bias.node not in state.graph.params:
         return "its bias is computed, not constant"
-    if layer.is_convolution and len(integers(layer.core, "kernel")) not in INT8_KERNEL_AXES:
-        return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
-    if layer.is_convolution and layer.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
-        return f"the engine's INT8 convolution does not take the layout {layer.core.attrs['layout']}"
-    if obstacle := _groups_obstacle(state, layer):
+    filters = len(state.graph.params[layer.weight.node])
+    if layer.is_convolution and (obstacle := convolution_obstacle(layer, filters, state.dtype_of(layer.data))):
         return obstacle
     if not layer.is_convolution and not flag(layer.core, "flatten", default=True):
         return "a dense layer over the last axis only has no INT8 form here"
@@ -216,46 +212,13 @@ def _explain_unfused_recurrent(state: _Planning, node: Node) -> Optional[str]:
     return next(reasons, _no_kernel(state, node))
 
 
-def _groups_obstacle(state: _Planning, layer: FusedLayer) -> Optional[str]:
-    """Why a convolution in groups of several channels cannot run in INT8."""
-    if not has_groups_of_channels(len(state.graph.params[layer.weight.node]), layer.groups) or takes_signed_groups():
-        return None
-    if len(integers(layer.core, "kernel")) > 2:
-        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels with 3-D kernels"
-    if state.dtype_of(layer.data) == "int8":
-        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
-    return None
-
-
 def _vanishes(values: Range) -> bool:
     """Whether a tensor is 0 in every sample, or so close that no scale of float32 tells its values apart."""
     return values.largest <= SMALLEST_PEAK
 
 
 def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
-    kind = node.attrs.get("pool_type", "max")
-    if kind not in ("max", "avg"):
-        return "this kind of pooling has no INT8 kernel"
-    averages = kind == "avg"
-    if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
-        return "a mean over whole feature maps falls between 8-bit levels, and costs little"
-    rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"
-    if averages and rounds_up and flag(node, "count_include_pad", default=True):
-        return "the engine's INT8 average counts elements beyond the last row and column"
-    return _pooling_obstacle(node, len(state.fused.shapes[node.output]) - 2) or _follow(state, node)
-
-
-def _pooling_obstacle(node: Node, axes: int) -> Optional[str]:
-    """Why the engine's INT8 kernel cannot pool over so many axes with these attributes."""
-    layout = node.attrs.get("layout", "None")
-    if layout not in ("None", "NCHW", "NCDHW"):
-        return f"the engine's INT8 pooling does not take the layout {layout}"
-    # Lowering adds the kernel that pooling of whole images does not need.
-    if axes not in (2, 3) or (len(integers(node, "kernel")) != axes and (axes == 3 or "kernel" in node.attrs)):
-        return "the engine's INT8 pooling needs a kernel of two or three extents"
-    if axes == 3 and not pools_integer_clips():
-        return "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
-    return None
+    return pooling_obstacle(node, state.fused.shapes[node.output]) or _follow(state, node)
 
 
 def _decide_flatten(state: _Planning, node: Node) -> Optional[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from quantkit.calibration.ranges import Range
 from quantkit.ir.graph import Tensor
-from quantkit.quantization import planning
+from quantkit.quantization import obstacles
 from quantkit.quantization.plan import TensorQuantization
 from tests.networks import DATA
 from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, planned, reason, whole
@@ -61,7 +61,7 @@ def test_groups_of_several_channels(
     newer: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "takes_signed_groups", lambda: newer)
+    monkeypatch.setattr(obstacles, "takes_signed_groups", lambda: newer)
     b = Fuser()
     graph = b.graph(b.layer("conv", num_group=groups, kernel=kernel))
     plan = planned(whole(graph), data=values, dtype=dtype)
@@ -69,7 +69,7 @@ def test_groups_of_several_channels(
 
 
 def test_groups_of_several_channels_of_a_signed_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "takes_signed_groups", lambda: False)
+    monkeypatch.setattr(obstacles, "takes_signed_groups", lambda: False)
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("last", b.layer("conv"), num_group=4))))
     assert (reason(plan, "conv"), reason(plan, "last")) == (None, SIGNED_GROUPS)

@@ -1,0 +1,53 @@
+"""Why the engine's INT8 kernels cannot take a convolution or a pooling as it is; None where they can."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES
+from quantkit.backends.mxnet.symbols import pools_integer_clips, takes_signed_groups
+from quantkit.ir.fused_layer import FusedLayer
+from quantkit.ir.graph import Node
+from quantkit.ir.operators import flag, integers
+from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.grouped_weights import has_groups_of_channels
+
+_LAYOUTS = ("NCHW", "NCDHW", "None")
+
+
+def convolution_obstacle(layer: FusedLayer, filters: int, dtype: DType) -> Optional[str]:
+    """Of a convolution with so many filters that reads integers of a type."""
+    axes, layout = len(integers(layer.core, "kernel")), layer.core.attrs.get("layout", "NCHW")
+    if axes not in INT8_KERNEL_AXES:
+        return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
+    if layout not in _LAYOUTS:
+        return f"the engine's INT8 convolution does not take the layout {layout}"
+    if not has_groups_of_channels(filters, layer.groups) or takes_signed_groups():
+        return None
+    if axes > 2:
+        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels with 3-D kernels"
+    if dtype == "int8":
+        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
+    return None
+
+
+def pooling_obstacle(node: Node, shape: tuple[int, ...]) -> Optional[str]:
+    """Of a pooling; ``shape`` is that of its result."""
+    kind, layout = node.attrs.get("pool_type", "max"), node.attrs.get("layout", "None")
+    if kind not in ("max", "avg"):
+        return "this kind of pooling has no INT8 kernel"
+    averages = kind == "avg"
+    if averages and all(size == 1 for size in shape[2:]):
+        return "a mean over whole feature maps falls between 8-bit levels, and costs little"
+    rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"
+    if averages and rounds_up and flag(node, "count_include_pad", default=True):
+        return "the engine's INT8 average counts elements beyond the last row and column"
+    if layout not in _LAYOUTS:
+        return f"the engine's INT8 pooling does not take the layout {layout}"
+    axes = len(shape) - 2
+    # Lowering adds the kernel that pooling of whole images does not need.
+    if axes not in (2, 3) or (len(integers(node, "kernel")) != axes and (axes == 3 or "kernel" in node.attrs)):
+        return "the engine's INT8 pooling needs a kernel of two or three extents"
+    if axes == 3 and not pools_integer_clips():
+        return "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
+    return None
