@@ -23,7 +23,6 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
-from quantkit.host.cpu import read_cpu
 from quantkit.ir.graph import Graph, Node
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
@@ -93,7 +92,7 @@ def main(kind: str, features: int, algorithms: PresetName) -> None:
     check_quantized(quantized)
     if kind == "late":
         reasons = [each.reason for each in quantized.plan.decisions.values() if each.operator == "LSTM"]
-        print(json.dumps({"reasons": reasons, "vnni": "AVX512-VNNI" in read_cpu().isa}))
+        print(json.dumps({"reasons": reasons}))
         return
     quantized = apply_algorithms(quantized, fused.original, [inputs], "minmax", preset(algorithms), silent).network
     engine, exact = (run(graph, {"data": inputs}) for graph in (int8_graph(quantized), floats))
