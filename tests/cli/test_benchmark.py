@@ -105,6 +105,7 @@ def test_variants_and_placements_of_a_network(run: Run, quick: None, int8_engine
     assert "variant nncf is left out" in result.stderr
 
 
+@pytest.mark.requires("vnni")
 def test_another_engine_runs_the_same_networks_as_onnx_files(run: Run, quick: None, int8_engine: None) -> None:
     requires("onnxruntime")
     options = ["--batch", "1", "--data", "digits:test", "--variants", "fp32,int8", "--out", "results", "--json"]
