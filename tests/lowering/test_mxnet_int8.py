@@ -141,7 +141,7 @@ def test_dense_layers_keep_a_scale_for_each_channel_and_their_exact_bias() -> No
         assert cosine(expected[:, channel], found[:, channel]) > 0.999
 
 
-@pytest.mark.requires("vnni")
+@pytest.mark.requires("exact-sums")
 def test_hidden_dense_layers() -> None:
     b = Builder()
     graph = b.graph(b.dense("out", b.relu("relu", b.dense("hidden", DATA, 768, 32)), 32, 10))
@@ -206,7 +206,7 @@ def largest_error(graph: Graph, data: np.ndarray) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-@pytest.mark.requires("vnni")
+@pytest.mark.requires("exact-sums")
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_every_channel_of_a_grouped_convolution_is_right(groups: int) -> None:
     b = Builder()
@@ -247,7 +247,7 @@ def grouped_integers(weight: np.ndarray, groups: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.requires("vnni")
+@pytest.mark.requires("exact-sums")
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("parts", ["conv", "conv relu", "conv add", "conv add relu"])
 @pytest.mark.parametrize("groups", [2, 4, 32])
@@ -323,7 +323,7 @@ def test_pooling_of_clips(attrs: dict[str, object]) -> None:
     assert pooled == ("kernel" in attrs)
 
 
-@pytest.mark.requires("vnni")
+@pytest.mark.requires("exact-sums")
 def test_pooling_of_sequences() -> None:
     b = Builder()
     layer = b.op("FullyConnected", "dense", DATA, b.param("w", b.random.normal(size=(8, 6))), num_hidden=8,
@@ -360,7 +360,7 @@ def test_convolutions_that_only_feed_a_concatenation_round_to_its_scale() -> Non
     assert plan.tensors[Tensor("first")] != plan.tensors[Tensor("again")]
 
 
-@pytest.mark.requires("vnni")
+@pytest.mark.requires("exact-sums")
 def test_parts_of_a_split_and_the_operator_relu() -> None:
     b = Builder()
     split = b.op("SliceChannel", "split", b.op("relu", "relu", b.conv("conv", DATA, 3, 8)), num_outputs=2, axis=1)
