@@ -30,8 +30,7 @@ def _convolution(state: Construction, node: OnnxNode) -> None:
     data, weight = state.computed(node), state.weights(node, 1)
     group, filters, kernel = node.integer("group", 1), weight.shape[0], weight.shape[2:]
     _check_weight(node, data, weight)
-    if group < 1 or data.shape[1] != weight.shape[1] * group or filters % group:
-        raise Refused(f"its weight of shape {weight.shape} in {group} groups does not fit input {shown(data.shape)}")
+    _check_groups(data, weight, group)
     data, windows = _outer_padding(state, data, windows_of(node, data.shape[2:], kernel))
     pad = windows.begin
     if not windows.symmetric:
@@ -53,14 +52,20 @@ def _convolution(state: Construction, node: OnnxNode) -> None:
     )
 
 
+def _check_groups(data: Computed, weight: Constant, group: int) -> None:
+    if group < 1 or data.shape[1] != weight.shape[1] * group or weight.shape[0] % group:
+        raise Refused(f"its weight of shape {weight.shape} in {group} groups does not fit input {shown(data.shape)}")
+
+
 def _deformable_convolution(state: Construction, node: OnnxNode) -> None:
     data, weight, offsets = state.computed(node), state.weights(node, 1), state.computed(node, 2)
     group, sets, kernel = node.integer("group", 1), node.integer("offset_group", 1), weight.shape[2:]
     _check_weight(node, data, weight)
     filters = weight.shape[0]
-    if len(kernel) != 2 or min(group, sets) < 1 or data.shape[1] != weight.shape[1] * group or filters % group:
-        raise Refused(f"its weight of shape {weight.shape} in {group} groups does not fit input {shown(data.shape)}")
-    if data.shape[1] % sets:
+    _check_groups(data, weight, group)
+    if len(kernel) != 2:
+        raise Refused(f"its kernel has {len(kernel)} extents; deformable convolutions of images alone are read")
+    if sets < 1 or data.shape[1] % sets:
         raise Refused(f"its {sets} sets of offsets do not fit the {data.shape[1]} channels of its input")
     windows = windows_of(node, data.shape[2:], kernel)
     pad = windows.begin
