@@ -12,6 +12,22 @@ from quantkit.errors import EngineError
 
 # MXNet binds and first runs networks with shared state of its own: threads must take turns, whatever they run.
 _ENGINE = RLock()
+_forks = 0
+
+
+def forks() -> int:
+    """How often this process was forked; ask within ``engine_calls``, which no fork interrupts.
+
+    MXNet stops its threads for a fork and starts new ones afterwards, also in the parent. MKL-DNN 1.0 keeps the working
+    memory of a primitive with the thread that made it: in another, the process ends with a segmentation fault.
+    """
+    return _forks
+
+
+def _after_in_parent() -> None:
+    global _forks
+    _forks += 1
+    _ENGINE.release()
 
 
 def _renew_lock() -> None:
@@ -21,9 +37,7 @@ def _renew_lock() -> None:
 
 
 # A fork waits until no run is under way: in the child nobody would give back the locks that it holds inside the engine.
-os.register_at_fork(
-    before=lambda: _ENGINE.acquire(), after_in_parent=lambda: _ENGINE.release(), after_in_child=_renew_lock
-)
+os.register_at_fork(before=lambda: _ENGINE.acquire(), after_in_parent=_after_in_parent, after_in_child=_renew_lock)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.backends.base import Inputs, Session, Shape
-from quantkit.backends.mxnet.calls import engine_calls, failures, stock_fusion_off
+from quantkit.backends.mxnet.calls import engine_calls, failures, forks, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.instructions import prepare_instructions
 from quantkit.backends.mxnet.outputs import values_of
@@ -33,6 +33,8 @@ class _Bound:
 
     inputs: tuple[Any, ...]
     executor: Any
+    forks: int
+    """``forks()`` when it was bound."""
 
 
 class MxnetSession(Session):
@@ -76,8 +78,8 @@ class MxnetSession(Session):
         values = [inputs[name] for name in self._graph.inputs]
         given = tuple(value.shape for value in values)
         shapes = self._shapes_for(given)
-        bound = self._bound_to(shapes)
         with engine_calls("run the network"):
+            bound = self._bound_to(shapes)
             for array, value in zip(bound.inputs, values):
                 array[:] = _filled(value, array.shape)
             try:
@@ -101,15 +103,15 @@ class MxnetSession(Session):
         return tuple((size, *shape[1:]) for shape in given)
 
     def _bound_to(self, shapes: tuple[Shape, ...]) -> _Bound:
-        """The network bound to shapes of its inputs, once for all runs; the parameters are the same for all shapes."""
-        if shapes not in self._bound:
+        """The network bound to shapes of its inputs, until a fork; the parameters are the same for all shapes."""
+        if shapes not in self._bound or self._bound[shapes].forks != forks():
             mxnet = load_mxnet()
             with engine_calls("bind the network"), stock_fusion_off():
                 known = {name: value.shape for name, value in self._args.items()}
                 check_tensors(self._graph, self._symbol, {**known, **dict(zip(self._graph.inputs, shapes))})
                 inputs = tuple(mxnet.nd.zeros(shape) for shape in shapes)
                 args = {**self._args, **dict(zip(self._graph.inputs, inputs))}
-                self._bound[shapes] = _Bound(inputs, bound(self._symbol, args, self._auxiliary))
+                self._bound[shapes] = _Bound(inputs, bound(self._symbol, args, self._auxiliary), forks())
         return self._bound[shapes]
 
 
