@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Optional
 
 from quantkit.errors import ModelError
-from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator
-from quantkit.ir.fused_layer import FUSED, form_problem, fused_layer_of, has_constant_weights
+from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator, missing_kernel
+from quantkit.ir.fused_layer import FUSED, FusedLayer, form_problem, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import flag, integers
 from quantkit.ir.recurrent_layer import (
@@ -48,7 +48,7 @@ def float_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
 
 def _float_node(graph: Graph, node: Node) -> Node:
     layer = fused_layer_of(node)
-    if layer is None or not has_constant_weights(graph.params, layer) or not _has_kernel(node, layer.is_convolution):
+    if layer is None or not has_constant_weights(graph.params, layer) or not _has_kernel(layer):
         return node
     return engine_operator(layer, node.name, node.inputs, {})
 
@@ -124,6 +124,7 @@ def _fused_node(node: Node) -> Node:
     return node
 
 
-def _has_kernel(node: Node, is_convolution: bool) -> bool:
-    # Unfused 1-D convolutions stay as they are: the fused operator takes 2-D and 3-D kernels only.
-    return not is_convolution or node.body is not None or len(integers(node, "kernel")) > 1
+def _has_kernel(layer: FusedLayer) -> bool:
+    # Unfused 1-D convolutions stay as they are.
+    is_unfused_1d = layer.is_convolution and layer.node.body is None and len(integers(layer.core, "kernel")) < 2
+    return not is_unfused_1d and missing_kernel(layer) is None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Optional
 
 from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES
-from quantkit.backends.mxnet.symbols import pools_integer_clips, takes_signed_groups
+from quantkit.backends.mxnet.symbols import takes_all_groups, takes_clips
+from quantkit.fusion.engine_operators import missing_kernel
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import flag, integers
@@ -22,13 +23,19 @@ def convolution_obstacle(layer: FusedLayer, filters: int, dtype: DType) -> Optio
         return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
     if layout not in _LAYOUTS:
         return f"the engine's INT8 convolution does not take the layout {layout}"
-    if not has_groups_of_channels(filters, layer.groups) or takes_signed_groups():
-        return None
-    if axes > 2:
-        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels with 3-D kernels"
+    if (missing := missing_kernel(layer)) or not has_groups_of_channels(filters, layer.groups) or takes_all_groups():
+        return missing
     if dtype == "int8":
         return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
+    if _keeps_pixels(layer.core):
+        return "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels"
     return None
+
+
+def _keeps_pixels(convolution: Node) -> bool:
+    """Whether each pixel of the result is made of the one in the same place."""
+    ones = (integers(convolution, "kernel"), integers(convolution, "stride"))
+    return all(extent == 1 for extents in ones for extent in extents) and not any(integers(convolution, "pad"))
 
 
 def pooling_obstacle(node: Node, shape: tuple[int, ...]) -> Optional[str]:
@@ -48,6 +55,6 @@ def pooling_obstacle(node: Node, shape: tuple[int, ...]) -> Optional[str]:
     # Lowering adds the kernel that pooling of whole images does not need.
     if axes not in (2, 3) or (len(integers(node, "kernel")) != axes and (axes == 3 or "kernel" in node.attrs)):
         return "the engine's INT8 pooling needs a kernel of two or three extents"
-    if axes == 3 and not pools_integer_clips():
+    if axes == 3 and not takes_clips():
         return "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
     return None

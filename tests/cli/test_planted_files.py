@@ -19,6 +19,7 @@ import click
 import pytest
 from PIL import Image
 
+from quantkit.host.cpu import read_cpu
 from tests.cli.conftest import CLASSES, SHAPE
 from tests.requirements import requires
 
@@ -209,8 +210,9 @@ def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(folder: Path, row
             done = command(folder, *words, **variables)
         if seen & strange:
             touched[words[0]] = seen & strange
-        wanted = 1 if words[:2] == ["builds", "add"] else 0
-        assert done.returncode == wanted, (words, done.stdout, done.stderr)
+        # Without VNNI sums saturate, in each engine in its own way, and verify may find them too far apart.
+        found = (0, 1) if words[0] == "verify" and not read_cpu().has_vnni else (int(words[:2] == ["builds", "add"]),)
+        assert done.returncode in found, (words, done.stdout, done.stderr)
     assert not touched
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.symbols import takes_clips
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
 from quantkit.ir.graph import Graph, Tensor
@@ -99,6 +100,22 @@ def test_convolutions_of_every_geometry(
     attrs = {"kernel": kernel, "stride": stride, "pad": (kernel[0] // 2, 0), "num_group": groups}
     layer = b.op("Convolution", "conv", stem, *parts, num_filter=shape[0], no_bias=no_bias, **attrs)
     check(b.graph(b.relu("relu", b.batch_norm("bn", layer, shape[0]))))
+
+
+def test_convolutions_of_clips() -> None:
+    """MXNet 1.6 has no fused form for them, and runs them as they are."""
+    b = Builder()
+    parts = [b.param(f"w{number}", b.random.normal(size=(3, 3, 3, 3, 3)) / 9) for number in range(2)]
+    attrs = {"kernel": (3, 3, 3), "pad": (1, 1, 1), "num_filter": 3, "no_bias": True}
+    first = b.relu("relu0", b.op("Convolution", "conv0", DATA, parts[0], **attrs))
+    second = b.op("Convolution", "conv1", first, parts[1], **attrs)
+    graph = b.graph(b.relu("relu1", b.op("elemwise_add", "sum", second, first)))
+    network = Network(graph, np.random.default_rng(1).normal(size=(2, 3, 4, 8, 7)).astype(np.float32))
+    close(network, float_graph(fuse(graph, network.data.shape[1:]).graph))
+    fused, plan = planned(graph, network.data)
+    convolutions = {plan.decisions[node.name].precision for node in fused.graph.nodes if node.name in plan.decisions}
+    assert ("int8" in convolutions) == takes_clips()
+    as_near_as_simulated(network, run(int8_graph(QuantizedGraph(fused.graph, plan)), {"data": network.data}), 2.0)
 
 
 @pytest.mark.parametrize("other", ["input", "convolution", "convolution, relu", "itself", "pooled", "constant"])

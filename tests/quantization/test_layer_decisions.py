@@ -7,6 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from quantkit.calibration.ranges import Range
+from quantkit.fusion import engine_operators
 from quantkit.ir.graph import Tensor
 from quantkit.quantization import obstacles
 from quantkit.quantization.plan import TensorQuantization
@@ -18,7 +19,6 @@ from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, pla
     ("attrs", "expected"),
     [
         ({}, None),
-        ({"kernel": "(3, 3, 3)", "layout": "NCDHW"}, None),
         ({"layout": "NCHW"}, None),
         ({"layout": "None"}, None),
         ({"kernel": "(3,)"}, "the engine's INT8 convolution takes 2-D and 3-D kernels only"),
@@ -37,39 +37,51 @@ def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
 
 
 SIGNED_GROUPS = "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
-GROUPS_OF_3D = "the INT8 convolution of MXNet before 1.9 takes no groups of several channels with 3-D kernels"
+GROUPS_OF_PIXELS = "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels"
 
 
 @pytest.mark.parametrize(
-    ("groups", "kernel", "values", "dtype", "expected"),
+    ("groups", "attrs", "values", "dtype", "expected"),
     [
-        (4, "(3, 3)", SIGNED, "auto", SIGNED_GROUPS),
-        (4, "(3, 3)", POSITIVE, "auto", None),
-        (4, "(3, 3)", POSITIVE, "int8", SIGNED_GROUPS),
-        (4, "(3, 3, 3)", POSITIVE, "auto", GROUPS_OF_3D),
-        (1, "(3, 3)", SIGNED, "auto", None),
-        (8, "(3, 3)", SIGNED, "auto", None),
+        (4, {}, SIGNED, "auto", SIGNED_GROUPS),
+        (4, {}, POSITIVE, "auto", None),
+        (4, {}, POSITIVE, "int8", SIGNED_GROUPS),
+        (4, {"kernel": "(1, 1)", "pad": "(0, 0)"}, POSITIVE, "auto", GROUPS_OF_PIXELS),
+        (4, {"kernel": "(1, 1)", "stride": "(1, 2)", "pad": "(0, 0)"}, POSITIVE, "auto", None),
+        (4, {"kernel": "(1, 1)", "pad": "(0, 1)"}, POSITIVE, "auto", None),
+        (8, {"kernel": "(1, 1)", "pad": "(0, 0)"}, POSITIVE, "auto", None),
+        (1, {}, SIGNED, "auto", None),
+        (8, {}, SIGNED, "auto", None),
     ],
 )
 @pytest.mark.parametrize("newer", [True, False])
 def test_groups_of_several_channels(
     groups: int,
-    kernel: str,
+    attrs: dict[str, str],
     values: Range,
     dtype: str,
     expected: Optional[str],
     newer: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(obstacles, "takes_signed_groups", lambda: newer)
+    monkeypatch.setattr(obstacles, "takes_all_groups", lambda: newer)
     b = Fuser()
-    graph = b.graph(b.layer("conv", num_group=groups, kernel=kernel))
+    graph = b.graph(b.layer("conv", num_group=groups, **attrs))
     plan = planned(whole(graph), data=values, dtype=dtype)
     assert reason(plan, "conv") == (None if newer else expected)
 
 
+@pytest.mark.parametrize("newer", [True, False])
+def test_convolutions_of_clips(newer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_operators, "takes_clips", lambda: newer)
+    b = Fuser()
+    plan = planned(whole(b.graph(b.layer("conv", kernel="(3, 3, 3)", layout="NCDHW"))))
+    expected = None if newer else "the fused convolution of MXNet before 1.9 takes 2-D kernels only"
+    assert reason(plan, "conv") == expected
+
+
 def test_groups_of_several_channels_of_a_signed_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obstacles, "takes_signed_groups", lambda: False)
+    monkeypatch.setattr(obstacles, "takes_all_groups", lambda: False)
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("last", b.layer("conv"), num_group=4))))
     assert (reason(plan, "conv"), reason(plan, "last")) == (None, SIGNED_GROUPS)

@@ -27,16 +27,20 @@ def has_integer_dense() -> bool:
     return release() >= (1, 9, 0)
 
 
-def takes_signed_groups() -> bool:
-    """Whether INT8 convolutions in groups of several channels may read signed integers, and have three axes.
+def takes_all_groups() -> bool:
+    """Whether INT8 convolutions in groups of several channels may read signed integers, and have a kernel of one pixel.
 
-    MXNet 1.6 ends them with "could not create a reorder primitive descriptor".
+    MXNet 1.6 ends the former with "could not create a reorder primitive descriptor". With a kernel, a stride and a
+    padding that leave each pixel in its place, it reads other pixels for it where the processor has no AVX-512.
     """
     return release() >= (1, 9, 0)
 
 
-def pools_integer_clips() -> bool:
-    """Whether INT8 pooling takes integers with five axes. MXNet 1.6 ends the process where it meets them."""
+def takes_clips() -> bool:
+    """Whether fused convolutions, FP32 and INT8, take kernels of three axes, and INT8 pooling integers with five.
+
+    MXNet 1.6 refuses the former, and ends the process where it meets the latter.
+    """
     return release() >= (1, 9, 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from quantkit.fusion.engine_operators import missing_kernel
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.ir.fused_layer import extended, fused_layer_of, has_constant_weights
@@ -27,7 +28,7 @@ def _fuse(draft: Draft, node: Node, shapes: Shapes) -> Match:
         return Rejection(NAME, node.name, f"{layer.node.name} already ends in an activation")
     if kind == "relu6" and layer.addition is not None:
         return Rejection(NAME, node.name, "the engine cannot clip after a fused sum")
-    if reason := why_not_fusible(draft, node.inputs[0]):
+    if reason := missing_kernel(layer) or why_not_fusible(draft, node.inputs[0]):
         return Rejection(NAME, node.name, reason)
     return Replacement((extended(layer, node),))
 

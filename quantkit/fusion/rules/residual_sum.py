@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from quantkit.fusion.engine_operators import missing_kernel
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.ir.fused_layer import FusedLayer, extended, fused_layer_of, has_constant_weights
@@ -42,7 +43,7 @@ def _why_not(draft: Draft, layer: FusedLayer, own: Tensor, other: Tensor, shapes
         return f"{other} does not depend on the network's input, so it has no batch of its own"
     if shapes[own] != shapes[other]:
         return f"the shapes {shapes[own]} and {shapes[other]} differ"
-    return why_not_fusible(draft, own)
+    return missing_kernel(layer) or why_not_fusible(draft, own)
 
 
 RESIDUAL_SUM = Rule(NAME, _fuse)

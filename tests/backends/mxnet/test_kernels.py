@@ -125,7 +125,8 @@ def test_live_kernels_of_an_int8_network(tmp_path: Path) -> None:
         ("f32", "f32", 1),
         ("u8", "s8", 1),
     ]
-    assert all(kernel.isa for kernel in kernels)
+    # MKL-DNN 1.0 multiplies matrices where there is no AVX-512, and does not say by which instructions.
+    assert all(kernel.isa or kernel.implementation == "igemm_s8u8s32:jit" for kernel in kernels)
 
 
 def test_a_network_that_cannot_run_is_an_engine_error(tmp_path: Path) -> None:
