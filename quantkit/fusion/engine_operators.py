@@ -8,22 +8,12 @@ this form, FP32 ones too, so that stock MXNet finds nothing left to fuse when it
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
 
-from quantkit.backends.mxnet.symbols import takes_clips
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import integers
 
 CONVOLUTION = "_sg_mkldnn_conv"
 DENSE = "_sg_mkldnn_fully_connected"
-
-
-def missing_kernel(layer: FusedLayer) -> Optional[str]:
-    """Why the engine has no fused operator for a layer; None if it has."""
-    if layer.is_convolution and len(integers(layer.core, "kernel")) > 2 and not takes_clips():
-        return "the fused convolution of MXNet before 1.9 takes 2-D kernels only"
-    return None
 
 
 def engine_operator(layer: FusedLayer, name: str, inputs: tuple[Tensor, ...], extra: dict[str, str]) -> Node:

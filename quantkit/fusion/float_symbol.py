@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Optional
 
+from quantkit.backends.mxnet.capabilities import missing_kernel
 from quantkit.errors import ModelError
-from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator, missing_kernel
+from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator
 from quantkit.ir.fused_layer import FUSED, FusedLayer, form_problem, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import flag, integers

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from quantkit.backends.mxnet.capabilities import has_integer_dense
 from quantkit.backends.mxnet.instructions import may_rule_out_vnni
-from quantkit.backends.mxnet.symbols import has_integer_dense
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node
 

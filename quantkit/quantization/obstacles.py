@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from quantkit.backends.mxnet.capabilities import missing_kernel, takes_all_groups, takes_clips
 from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES
-from quantkit.backends.mxnet.symbols import takes_all_groups, takes_clips
-from quantkit.fusion.engine_operators import missing_kernel
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import flag, integers

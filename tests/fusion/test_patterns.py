@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.capabilities import takes_clips
 from quantkit.backends.mxnet.execute import run
-from quantkit.backends.mxnet.symbols import takes_clips
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
 from quantkit.ir.graph import Graph, Tensor

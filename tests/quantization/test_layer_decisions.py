@@ -6,8 +6,8 @@ from typing import Any, Optional
 
 import pytest
 
+from quantkit.backends.mxnet import capabilities
 from quantkit.calibration.ranges import Range
-from quantkit.fusion import engine_operators
 from quantkit.ir.graph import Tensor
 from quantkit.quantization import obstacles
 from quantkit.quantization.plan import TensorQuantization
@@ -73,7 +73,7 @@ def test_groups_of_several_channels(
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_convolutions_of_clips(newer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_operators, "takes_clips", lambda: newer)
+    monkeypatch.setattr(capabilities, "takes_clips", lambda: newer)
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("conv", kernel="(3, 3, 3)", layout="NCDHW"))))
     expected = None if newer else "the fused convolution of MXNet before 1.9 takes 2-D kernels only"

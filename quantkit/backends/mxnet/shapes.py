@@ -9,7 +9,8 @@ import numpy as np
 
 from quantkit.backends.base import Shape
 from quantkit.backends.mxnet.calls import engine_calls
-from quantkit.backends.mxnet.symbols import release, symbol_of
+from quantkit.backends.mxnet.capabilities import release
+from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.errors import EngineError
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.ir.integer_types import normalization_problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quantkit.fusion.engine_operators import missing_kernel
+from quantkit.backends.mxnet.capabilities import missing_kernel
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.ir.fused_layer import extended, fused_layer_of, has_constant_weights
