@@ -59,19 +59,27 @@ docs: .venv-docs/installed
 
 # Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
 # `--randomly-seed` and the number that is printed at the end repeat it.
-# Packages that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
-LEFT_OUT_mkl := tests/docs tests/report tests/host tests/calibration tests/suites tests/bundle/test_export.py \
-	tests/models/test_onnx_fuzz.py tests/backends/test_registry.py tests/backends/test_sessions.py tests/diagnosis/parity tests/benchmark tests/cli/test_benchmark.py \
-	tests/test_telemetry.py tests/formats/onnx tests/formats/test_npz.py tests/fuzz tests/test_damaged_files.py
-WITH_mkl := tests/benchmark/workers/test_worker.py
-LEFT_OUT = $(patsubst %,--ignore %,$(LEFT_OUT_$*))
-COVERAGE_onednn := --cov --cov-report=
-test-onednn test-mkl: test-%: .venv-%/installed
-	.venv-$*/bin/python -m pytest -m 'not timing' -n 2 --dist loadfile $(COVERAGE_$*) $(LEFT_OUT)
-	.venv-$*/bin/python -m pytest -m timing $(and $(COVERAGE_$*),$(COVERAGE_$*) --cov-append) $(LEFT_OUT)
-	$(patsubst %,.venv-$*/bin/python -m pytest %,$(WITH_$*))
+PARALLEL := -m 'not timing' -n 2 --dist loadfile
+# Those that measure the coverage of the core packages, which slows them down by a quarter.
+COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
+	$(wildcard tests/test_*.py)
+test-onednn: .venv-onednn/installed
+	.venv-onednn/bin/python -m pytest $(PARALLEL) --cov --cov-report= $(COVERING)
+	.venv-onednn/bin/python -m pytest $(PARALLEL) $(patsubst %,--ignore %,$(COVERING))
+	.venv-onednn/bin/python -m pytest -m timing
 
-# How much of each core package the tests with mxnet 1.9.1 run.
+# With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
+# made of the results, and commands beside those that quantize, are the same with either wheel.
+WITH_mkl := tests/backends/mxnet tests/fusion tests/quantization tests/lowering tests/ir tests/formats/mxnet \
+	tests/bundle tests/models tests/deployment tests/cli/test_quantize.py tests/cli/test_verify.py \
+	tests/benchmark/workers/test_worker.py \
+	$(patsubst %,tests/test_%.py,api cells dense_chains properties sequences vectors)
+LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py
+test-mkl: .venv-mkl/installed
+	.venv-mkl/bin/python -m pytest $(PARALLEL) $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
+	.venv-mkl/bin/python -m pytest -m timing $(WITH_mkl)
+
+# How much of each core package its tests with mxnet 1.9.1 run.
 coverage: test-onednn
 	.venv-onednn/bin/python tests/branch_coverage.py
 
@@ -84,7 +92,7 @@ EMULATE = QUANTKIT_REQUIRE=engine,int8 .venv-mkl/bin/emulated-python -m pytest -
 test-mkl-emulated: .venv-mkl/bin/emulated-python
 	$(EMULATE) $(EMULATED)
 test-mkl-emulated-all: .venv-mkl/bin/emulated-python
-	$(EMULATE) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
+	$(EMULATE) $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
 
 # Python takes this file for itself, so that the processes that it starts are emulated, too.
 .venv-mkl/bin/emulated-python: .venv-mkl/installed Makefile

@@ -46,8 +46,10 @@ def table(columns: Sequence[str]) -> list[str]:
 
 def host_facts() -> dict[str, str]:
     """What figures depend on beside quantkit: processor, MXNet, Python, and the threads that OpenMP was allowed."""
+    cpu = read_cpu()
     return {
-        "cpu": read_cpu().model,
+        "cpu": cpu.model,
+        "vnni": "yes" if cpu.has_vnni else "no",
         "mxnet": load_mxnet().__version__,
         "python": platform.python_version(),
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),

@@ -26,6 +26,11 @@ _SORTED = (
     "regions that are selected within, has neither."
 )
 
+_SATURATED = (
+    "On processors without VNNI sums of two products saturate in 16 bits: INT8 deviates more from FP32 there, and "
+    "engines, which add other products first, from each other."
+)
+
 Cells = Mapping[str, Any]
 
 
@@ -38,6 +43,7 @@ def page(document: Document) -> str:
     covered = sum(_share(row["coverage"]) >= _COVERED for row in quantized)
     measured = [row for row in rows if not row["quantized_as"]]
     others = [row for row in measured if troubles(row) or not row["coverage"] or _share(row["coverage"]) < _COVERED]
+    saturated = any(row["host"].get("vnni") == "no" for row in measured)
     lines = [
         f"`{document['command']}`. Measured on",
         "",
@@ -60,6 +66,7 @@ def page(document: Document) -> str:
         "",
         _SORTED,
         "",
+        *([_SATURATED, ""] if saturated else []),
         "What stays in FP32, by reason:",
         "",
         *table(("reason", "networks", "layers")),

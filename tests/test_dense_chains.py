@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import quantkit
-from quantkit.backends.mxnet import symbols
+from quantkit.backends.mxnet import capabilities
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.bundle.read import read_bundle
@@ -149,7 +149,7 @@ def test_a_layer_returned_to_fp32_reads_floats() -> None:
 
 def test_an_engine_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     quantized = planned(network())
-    monkeypatch.setattr(symbols, "release", lambda: (1, 6, 0))
+    monkeypatch.setattr(capabilities, "release", lambda: (1, 6, 0))
     with pytest.raises(ModelError, match="has no INT8 dense layer that hands on integers; use quantkit"):
         symbol_of(int8_graph(quantized))
     assert operators(planned(network())).count("_contrib_quantize_v2") == 4

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet import capabilities
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, with_core_attrs, with_relu_only
@@ -73,11 +74,21 @@ def test_a_dense_layer_in_fp32_says_that_it_has_a_relu() -> None:
     ]
 
 
-@pytest.mark.parametrize("kernel", ["(3, 3)", "(1, 3, 3)"])
-def test_convolutions_in_two_dimensions_and_more_are_fused_layers_in_fp32(kernel: str) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "clips", "form"),
+    [
+        ("(3, 3)", False, "_sg_mkldnn_conv(data, w) [Convolution(data, weight)]"),
+        ("(1, 3, 3)", True, "_sg_mkldnn_conv(data, w) [Convolution(data, weight)]"),
+        ("(1, 3, 3)", False, "Convolution(data, w) kernel=(1, 3, 3) no_bias=True"),
+    ],
+)
+def test_convolutions_are_fused_layers_in_fp32_where_the_engine_has_a_kernel(
+    kernel: str, clips: bool, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capabilities, "takes_clips", lambda: clips)
     b = Builder()
     graph = b.graph(b.op("Convolution", "conv", DATA, b.param("w", np.ones(1)), kernel=kernel, no_bias=True))
-    assert fp32(graph) == ["conv = _sg_mkldnn_conv(data, w) [Convolution(data, weight)] of conv"]
+    assert fp32(graph) == [f"conv = {form} of conv"]
 
 
 @pytest.mark.parametrize("kernel", ["(3,)", "(3)", "3", "[3L]"])

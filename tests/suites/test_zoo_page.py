@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
+
 from quantkit.diagnosis.coverage import Left
 from tests.suites.zoo_rows_made import COVERED, REVISION, lines, quantized, refused, stands
 
@@ -83,6 +85,12 @@ def test_the_page_says_which_commits_and_hosts_measured() -> None:
         "- cpu y, threads 2, quantkit 0.1.0, commit 0123456789ab (clean): 1 network",
         "",
     ]
+
+
+@pytest.mark.parametrize(("vnni", "told"), [("no", True), ("yes", False)])
+def test_the_page_tells_of_sums_that_saturate(vnni: str, told: bool) -> None:
+    written = lines(quantized(network="a", host={"cpu": "y", "vnni": vnni}), quantized(network="b"))
+    assert any("without VNNI sums of two products saturate" in line for line in written) == told
 
 
 def test_each_network_below_the_goal_says_why() -> None:
