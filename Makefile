@@ -87,7 +87,7 @@ coverage: test-onednn
 # mxnet-mkl are skipped, and run here instead, on an emulated Intel processor, with all the processes that they start.
 # All of them take hours, so test-mkl-emulated runs those of the files where INT8 networks are made.
 PROCESSOR := Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
-EMULATED := tests/lowering/test_mxnet_int8.py
+EMULATED := tests/lowering/test_mxnet_int8.py tests/lowering/test_grouped_convolutions.py tests/lowering/test_poolings.py
 EMULATE = QUANTKIT_REQUIRE=engine,int8 .venv-mkl/bin/emulated-python -m pytest -m int8 --timeout 3600
 test-mkl-emulated: .venv-mkl/bin/emulated-python
 	$(EMULATE) $(EMULATED)
