@@ -14,7 +14,14 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.backends.registry import MXNET
-from quantkit.benchmark.measuring.outputs import FLOAT_ALLOWED, INT8_ALLOWED, allowed_for, deviation, int8_allowed
+from quantkit.benchmark.measuring.outputs import (
+    FLOAT_ALLOWED,
+    INT8_ALLOWED,
+    allowed_for,
+    deviation,
+    int8_allowed,
+    too_far,
+)
 from quantkit.benchmark.measuring.schedule import Forecast, Pace
 from quantkit.benchmark.measuring.server import Served, Watch
 from quantkit.benchmark.measuring.team import Launch, Team
@@ -234,9 +241,7 @@ class Bench:
             return
         for instance, value in enumerate(deviations):
             if not np.isfinite(value) or (allowed is not None and value > allowed):
-                limit = "" if allowed is None else f", {allowed:.2g} is allowed"
-                message = f"its outputs deviate from those of {name} by {value:.2g} of the largest{limit}"
-                entry.fail("output", instance, message)
+                entry.fail("output", instance, too_far(value, name, allowed, int8=_variant(entry).int8))
                 return
 
     def _finished(self, entry: Entry) -> Cell:

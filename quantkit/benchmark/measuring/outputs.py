@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 
 from quantkit.formats.npz import read_npz
+from quantkit.host.cpu import read_cpu
 from quantkit.tasks.detection import Detection, detection_form
 
 # FP32 kernels sum in different orders; a larger difference means a different computation.
@@ -57,6 +59,14 @@ def int8_allowed(float32: Path, int8: Path) -> float:
     It is infinite if the two cannot be compared.
     """
     return 2 * deviation(float32, int8) + allowed_for(int8, INT8_ALLOWED)
+
+
+def too_far(found: float, name: str, allowed: Optional[float], *, int8: bool) -> str:
+    """What to say of outputs of an INT8 or FP32 network that are too far from those of ``name``."""
+    limit = "" if allowed is None else f", {allowed:.2g} is allowed"
+    saturates = int8 and not read_cpu().has_vnni
+    reason = "; this processor has no VNNI, so sums may saturate in 16 bits, in each engine differently"
+    return f"its outputs deviate from those of {name} by {found:.2g} of the largest{limit}{reason if saturates else ''}"
 
 
 def _are_detections(outputs: Sequence[np.ndarray]) -> bool:

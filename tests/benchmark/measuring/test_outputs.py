@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.benchmark.measuring import outputs
 from quantkit.benchmark.measuring.outputs import (
     DETECTIONS_ALLOWED,
     FLOAT_ALLOWED,
@@ -14,7 +15,9 @@ from quantkit.benchmark.measuring.outputs import (
     allowed_for,
     deviation,
     int8_allowed,
+    too_far,
 )
+from quantkit.host.cpu import Cpu
 
 NAN, INF = float("nan"), float("inf")
 
@@ -81,3 +84,13 @@ def test_detections_may_differ_more_than_other_outputs(tmp_path: Path) -> None:
     assert allowed_for(plain, FLOAT_ALLOWED) == FLOAT_ALLOWED
     assert int8_allowed(boxes, boxes) == pytest.approx(DETECTIONS_ALLOWED)
     assert int8_allowed(plain, plain) == pytest.approx(INT8_ALLOWED)
+
+
+@pytest.mark.parametrize(("isa", "int8", "told"), [((), True, True), ((), False, False), (("AVX-VNNI",), True, False)])
+def test_sums_that_saturate_are_named_as_a_cause(
+    isa: tuple[str, ...], int8: bool, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "read_cpu", lambda: Cpu("a", "b", 1, 1, (0,), 1, isa))
+    said = too_far(0.031, "native", 0.02, int8=int8)
+    assert said.startswith("its outputs deviate from those of native by 0.031 of the largest, 0.02 is allowed")
+    assert ("no VNNI" in said) == told
