@@ -59,22 +59,24 @@ docs: .venv-docs/installed
 
 # Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
 # `--randomly-seed` and the number that is printed at the end repeat it.
+# A file's tests run in one process, for their fixtures; the pages of docs/, together the longest file, are shared out.
 PARALLEL := -m 'not timing' -n 2 --dist loadfile
 # Those that measure the coverage of the core packages, which slows them down by a quarter.
 COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
 	$(wildcard tests/test_*.py)
 test-onednn: .venv-onednn/installed
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --cov --cov-report= $(COVERING)
-	.venv-onednn/bin/python -m pytest $(PARALLEL) $(patsubst %,--ignore %,$(COVERING))
+	.venv-onednn/bin/python -m pytest $(PARALLEL) $(patsubst %,--ignore %,$(COVERING) tests/docs)
+	.venv-onednn/bin/python -m pytest -n 2 tests/docs
 	.venv-onednn/bin/python -m pytest -m timing
 
 # With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
-# made of the results, and commands beside those that quantize, are the same with either wheel.
+# made of the results, and commands, are the same with either wheel.
 WITH_mkl := tests/backends/mxnet tests/fusion tests/quantization tests/lowering tests/ir tests/formats/mxnet \
-	tests/bundle tests/models tests/deployment tests/cli/test_quantize.py tests/cli/test_verify.py \
+	tests/bundle tests/models tests/deployment tests/cli/test_verify.py \
 	tests/benchmark/workers/test_worker.py \
 	$(patsubst %,tests/test_%.py,api cells dense_chains properties sequences vectors)
-LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py
+LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py tests/models/test_scene_networks.py tests/models/test_recurrent.py
 test-mkl: .venv-mkl/installed
 	.venv-mkl/bin/python -m pytest $(PARALLEL) $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
 	.venv-mkl/bin/python -m pytest -m timing $(WITH_mkl)
