@@ -77,9 +77,10 @@ WITH_mkl := tests/backends/mxnet tests/fusion tests/quantization tests/lowering 
 	tests/benchmark/workers/test_worker.py \
 	$(patsubst %,tests/test_%.py,api cells dense_chains properties sequences vectors)
 LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py tests/models/test_scene_networks.py tests/models/test_recurrent.py
+TESTS_mkl := $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
 test-mkl: .venv-mkl/installed
-	.venv-mkl/bin/python -m pytest $(PARALLEL) $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
-	.venv-mkl/bin/python -m pytest -m timing $(WITH_mkl)
+	.venv-mkl/bin/python -m pytest $(PARALLEL) $(TESTS_mkl)
+	.venv-mkl/bin/python -m pytest -m timing $(TESTS_mkl)
 
 # How much of each core package its tests with mxnet 1.9.1 run.
 coverage: test-onednn
@@ -94,7 +95,7 @@ EMULATE = QUANTKIT_REQUIRE=engine,int8 .venv-mkl/bin/emulated-python -m pytest -
 test-mkl-emulated: .venv-mkl/bin/emulated-python
 	$(EMULATE) $(EMULATED)
 test-mkl-emulated-all: .venv-mkl/bin/emulated-python
-	$(EMULATE) $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
+	$(EMULATE) $(TESTS_mkl)
 
 # Python takes this file for itself, so that the processes that it starts are emulated, too.
 .venv-mkl/bin/emulated-python: .venv-mkl/installed Makefile

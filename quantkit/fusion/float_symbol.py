@@ -126,6 +126,7 @@ def _fused_node(node: Node) -> Node:
 
 
 def _has_kernel(layer: FusedLayer) -> bool:
-    # Unfused 1-D convolutions stay as they are.
-    is_unfused_1d = layer.is_convolution and layer.node.body is None and len(integers(layer.core, "kernel")) < 2
-    return not is_unfused_1d and missing_kernel(layer) is None
+    # Unfused convolutions that have none stay as they are: 1-D ones, and what the engine's release lacks.
+    if not layer.is_convolution or layer.node.body is not None:
+        return True
+    return len(integers(layer.core, "kernel")) > 1 and missing_kernel(layer) is None

@@ -22,8 +22,10 @@ def convolution_obstacle(layer: FusedLayer, filters: int, dtype: DType) -> Optio
         return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
     if layout not in _LAYOUTS:
         return f"the engine's INT8 convolution does not take the layout {layout}"
-    if (missing := missing_kernel(layer)) or not has_groups_of_channels(filters, layer.groups) or takes_all_groups():
+    if missing := missing_kernel(layer):
         return missing
+    if not has_groups_of_channels(filters, layer.groups) or takes_all_groups():
+        return None
     if dtype == "int8":
         return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
     if _keeps_pixels(layer.core):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet import execute
-from quantkit.backends.mxnet.execute import MxnetSession, run
+from quantkit.backends.mxnet.execute import MxnetSession, bound, run
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.errors import EngineError
 from quantkit.ir.graph import Graph, Node
@@ -49,6 +49,21 @@ def test_what_a_failed_operator_leaves_behind_touches_no_freed_memory() -> None:
     root = Path(__file__).parents[3]
     ended = subprocess.run(command, cwd=root, env={**os.environ, **checked}, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "20\n"), ended.stderr[-2000:]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_network_is_bound_anew_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    executors = []
+    monkeypatch.setattr(execute, "bound", lambda *given: executors.append(bound(*given)) or executors[-1])
+    data = images()
+    session = MxnetSession(residual_v1(), {"data": data.shape})
+    before = session.run({"data": data})[0]
+    assert len(executors) == 1
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    np.testing.assert_array_equal(session.run({"data": data})[0], before)
+    assert len(executors) == 2
 
 
 def test_a_smaller_last_batch_gives_the_same_results() -> None:
