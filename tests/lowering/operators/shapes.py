@@ -48,6 +48,12 @@ def like_another(b: Builder) -> Tensor:
     return b.op("reshape_like", "one", b.op("Reshape", "rows", DATA, shape=(0, 0, -1)), DATA)
 
 
+def like_the_sides_of_another(b: Builder) -> Tensor:
+    """As in DANet: all but the first axes."""
+    rows = b.op("square", "squares", b.op("Reshape", "rows", DATA, shape=(0, 0, -1)))
+    return b.op("reshape_like", "one", rows, DATA, lhs_begin=2, rhs_begin=2)
+
+
 def like_rows_of_all(b: Builder) -> Tensor:
     """Like a tensor whose second axis is the batch."""
     turned = b.op("transpose", "turned", DATA, axes=(1, 0, 2, 3))
@@ -58,6 +64,7 @@ def like_rows_of_all(b: Builder) -> Tensor:
 CASES: dict[str, Build] = {
     "reshape like a tensor with the batch second": like_rows_of_all,
     "reshape like another": like_another,
+    "reshape like the sides of another": like_the_sides_of_another,
     "stack": one("stack", "data", "exp", num_args=2, axis=2),
     "rows of all images": rows_of_all,
     "images in one row": in_one_row,

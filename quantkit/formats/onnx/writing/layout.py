@@ -44,7 +44,12 @@ def _reshape(conversion: Conversion, node: Node) -> None:
 
 def _reshape_like(conversion: Conversion, node: Node) -> None:
     if any(node.attrs.get(f"{side}_{end}", "None") != "None" for side in ("lhs", "rhs") for end in ("begin", "end")):
-        raise refused(node, "the shape of some of the axes")
+        if node.attrs.get("lhs_begin", "None") in ("None", "0") or _reads_sequences(conversion, node):
+            raise refused(node, "the shape of some of the axes, and the batch may be among them")
+        # The batch stays as it is, and all other extents are known.
+        known = conversion.integers(node, "shape", (0, *conversion.shape(node.output)[1:]))
+        conversion.finish(node, "Reshape", _with_own_scales(conversion, node), known)
+        return
     target = conversion.step(node, "shape", "Shape", conversion.read(node.inputs[1]))
     conversion.finish(node, "Reshape", _with_own_scales(conversion, node), target)
 

@@ -45,6 +45,10 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "batch behind others": (
         one("Reshape", shape=(6, -1)), "shape=(6, -1), which does not keep the batch as its first axis"
     ),
+    "like another's first axes": (
+        lambda b: b.op("reshape_like", "one", b.op("square", "squares", DATA), DATA, lhs_begin=0, lhs_end=2, rhs_end=2),
+        "the shape of some of the axes, and the batch may be among them",
+    ),
     "codes from the end": (
         one("Reshape", shape=(0, -1), reverse=True), "shape=(0, -1), which does not keep the batch as its first axis"
     ),
