@@ -32,6 +32,7 @@ from quantkit.bundle.manifest_file import read_manifest
 from quantkit.bundle.quantization import network_difference, read_quantized
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.data.boxes import BoxCorners
+from quantkit.data.joined_inputs import JoinedInput, JoinedInputs
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import BundleError, DataError, ModelError, UserError
@@ -42,8 +43,9 @@ from quantkit.formats.onnx.parts import parts_problem
 from quantkit.formats.onnx.writing.conversion import ENGINE_OPERATORS, WRITTEN_OPERATORS
 from quantkit.formats.onnx.written_form import written_problem
 from quantkit.fusion.float_symbol import float_graph, fused_graph
+from quantkit.ir.deployed_form import DeployedForm
 from quantkit.ir.graph import Graph
-from quantkit.ir.handed_states import HandedState, from_zero_states
+from quantkit.ir.handed_states import HandedState
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
 from quantkit.quantization.config import QuantizationConfig
@@ -98,13 +100,14 @@ class Bundle:
     def _read_graph(self) -> Graph:
         try:
             graph = read_checkpoint(self.directory / SYMBOL, self.directory / PARAMS)
-            wanted = (self.manifest.input.name, *(state.input for state in self.states))
+            data = self.manifest.input
+            wanted = self.deployed.inputs(data.name)
             if graph.inputs != wanted:
                 raise BundleError(
                     f"bundle {self.directory}: {SYMBOL} with {PARAMS} reads {', '.join(map(repr, graph.inputs))}, "
                     f"the manifest says {', '.join(map(repr, wanted))}; write the bundle again"
                 )
-            return from_zero_states(graph, 1 + len(self.manifest.input.shape), self.states)
+            return self.deployed.measured(graph, data.name, 1 + len(data.shape))
         except (ModelError, OSError, ValueError) as error:
             raise damaged(self.directory, f"{SYMBOL} with {PARAMS}", error) from error
 
@@ -147,12 +150,29 @@ class Bundle:
             states=self.states,
             task=manifest.task,
             box_corners=self.box_corners,
+            joined=self.joined,
         )
 
     @property
     def preparation(self) -> Preparation:
         """How samples become the network's input."""
-        return self.manifest.input.vocabulary or self.preprocess
+        return self.joined or self.manifest.input.vocabulary or self.preprocess
+
+    @property
+    def deployed(self) -> DeployedForm:
+        """What its files read."""
+        return DeployedForm(self.states, self.joined.shapes if self.joined else {})
+
+    @property
+    def input_shapes(self) -> Union[tuple[int, ...], dict[str, tuple[int, ...]]]:
+        """The shape of the network's input, or of its several inputs by their names, as ``load_model`` takes them."""
+        return self.joined.shapes if self.joined else self.manifest.input.shape
+
+    @property
+    def joined(self) -> Optional[JoinedInputs]:
+        """The network's inputs where it has several; None where it has one."""
+        inputs = tuple(JoinedInput(each.name, each.shape, each.vocabulary) for each in self.manifest.input.joined)
+        return JoinedInputs(inputs) if inputs else None
 
     @cached_property
     def table(self) -> Optional[CalibrationTable]:

@@ -17,7 +17,6 @@ from quantkit.errors import UserError
 from quantkit.files.files import writing
 from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.fusion.float_symbol import float_graph
-from quantkit.ir.handed_states import with_state_inputs
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.lowering.qdq import qdq_network
 from quantkit.models.model import Model
@@ -55,7 +54,7 @@ def export_onnx(model: Model, path: Path, opset: Optional[int] = None) -> Export
         QuantkitError: the file cannot be written.
     """
     shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
-    written = onnx_model(with_state_inputs(model.graph, model.states), shapes, opset, _metadata(model))
+    written = onnx_model(model.deployed.network(model.graph), shapes, opset, _metadata(model))
     return Exported(_write(written, path))
 
 
@@ -146,8 +145,7 @@ def _fused_onnx(
     known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
     if network.int8_lstms:
         known = {**known, "lstm": lstm}
-    deployed = with_state_inputs(written.graph, model.states)
-    return onnx_model(deployed, written.shapes, opset, {**_metadata(model), **known})
+    return onnx_model(model.deployed.network(written.graph), written.shapes, opset, {**_metadata(model), **known})
 
 
 def _metadata(model: Model) -> Mapping[str, str]:

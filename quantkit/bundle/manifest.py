@@ -21,12 +21,13 @@ from quantkit.tasks.task import TaskName
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
 # Version 5 has neither notes nor scores of steps, version 6 no states, version 7 no task, version 8 only those of
-# ``TaskName``, and neither corners of boxes nor proofs of several bindings.
-_Version = Literal[5, 6, 7, 8, 9]
+# ``TaskName``, and neither corners of boxes nor proofs of several bindings, version 9 no joined inputs.
+_Version = Literal[5, 6, 7, 8, 9, 10]
 _VERSION: _Version = 6
 _WITH_STATES: _Version = 7
 _WITH_TASK: _Version = 8
-_LATEST: _Version = 9
+_WITH_CORNERS: _Version = 9
+_LATEST: _Version = 10
 
 VERSIONS: tuple[int, ...] = get_args(_Version)
 """The versions of manifests that this quantkit reads."""
@@ -66,11 +67,21 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """One of several inputs that files of the network have in place of the vector that ``Input`` describes."""
+
+    name: _Name
+    shape: _Shape
+    vocabulary: Optional[Vocabulary] = None
+
+
+@dataclass(frozen=True)
 class Input:
-    """The network's one input; ``shape`` is without the batch axis, the first of ``layout``.
+    """The network's input; ``shape`` is without the batch axis, the first of ``layout``.
 
     ``vocabulary`` is that of the token ids it reads, which MXNet takes as float32; None, and left out of the file, if
-    it reads none.
+    it reads none. ``joined`` are the network's own inputs, of which it is the vector, if there are several; left out of
+    the file where there is one.
     """
 
     name: _Name
@@ -78,6 +89,7 @@ class Input:
     dtype: Literal["float32"] = "float32"
     layout: InputLayout = "NCHW"
     vocabulary: Optional[Vocabulary] = None
+    joined: Annotated[tuple[Joined, ...], FirstFaultOnly()] = ()
 
 
 @dataclass(frozen=True)
@@ -258,6 +270,7 @@ def version_for(
     task: Optional[Task] = None,
     corners: Optional[BoxCorners] = None,
     speed: Optional[SpeedProof] = None,
+    joined: tuple[Joined, ...] = (),
 ) -> _Version:
     """The oldest version that knows all that a manifest with such states, task and proof and its card say.
 
@@ -266,9 +279,12 @@ def version_for(
         task: what it is for; None for classification.
         corners: those of its boxes, as the card tells them; None if it does not.
         speed: the proof that it is not slower than FP32.
+        joined: its inputs, if it has several.
     """
-    if corners is not None or (speed is not None and speed.bindings > 1):
+    if joined:
         return _LATEST
+    if corners is not None or (speed is not None and speed.bindings > 1):
+        return _WITH_CORNERS
     if task is not None:
-        return _WITH_TASK if task in get_args(TaskName) else _LATEST
+        return _WITH_TASK if task in get_args(TaskName) else _WITH_CORNERS
     return _WITH_STATES if states else _VERSION

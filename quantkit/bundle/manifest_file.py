@@ -28,6 +28,8 @@ def manifest_text(manifest: Manifest) -> str:
         del document[absent]
     if manifest.input.vocabulary is None:
         del document["input"]["vocabulary"]
+    if not manifest.input.joined:
+        del document["input"]["joined"]
     agreement = document["agreement"] or {}
     for absent in [name for name in ("steps", "perplexity", "scores") if not agreement.get(name)]:
         agreement.pop(absent, None)

@@ -25,6 +25,7 @@ def network_of(model: Model) -> Network:
         model.vocabulary,
         model.task,
         model.box_corners,
+        model.joined,
     )
 
 

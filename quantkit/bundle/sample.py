@@ -12,6 +12,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.builtin import photographs
+from quantkit.data.joined_inputs import JoinedInput
 from quantkit.fusion.fused_model import FusedModel
 
 _CHANNELS = 3
@@ -30,7 +31,7 @@ def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: b
     """Choose the sample to store: none of the user's images, unless ``keep`` is set.
 
     The sample is the image that the fused network was compared on if that is built in, else a built-in photograph if
-    the network reads images, random tokens if it reads tokens, else noise over the input's calibrated range.
+    the network reads images, random tokens for inputs that read tokens, else noise over the input's calibrated range.
 
     Args:
         source: the fused model.
@@ -54,10 +55,16 @@ def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: b
         return StoredSample(photograph.data, "built-in")
     # This generator's stream never changes, so the same network always gives the same bundle.
     random = np.random.RandomState(0)
-    if model.vocabulary is not None:
-        ids = random.randint(0, model.vocabulary.size, (1, *model.input_shape))
-        return StoredSample(ids.astype(np.float32), "generated")
+    ranges = {} if table is None else table.ranges
     (name,) = model.graph.inputs
-    bounds = _USUAL if table is None else table.ranges.get(name, _USUAL)
-    noise = random.uniform(bounds.low, bounds.high, (1, *model.input_shape))
-    return StoredSample(noise.astype(np.float32), "generated")
+    inputs = model.joined.inputs if model.joined else (JoinedInput(name, model.input_shape, model.vocabulary),)
+    drawn = [_drawn(each, ranges.get(each.name, _USUAL), random) for each in inputs]
+    values = np.concatenate([each.reshape(-1) for each in drawn]).reshape(1, *model.input_shape)
+    return StoredSample(values, "generated")
+
+
+def _drawn(wanted: JoinedInput, bounds: Range, random: np.random.RandomState) -> np.ndarray:
+    """Random values of an input, float32 of its shape: tokens if it reads these, else noise within the bounds."""
+    if wanted.vocabulary is not None:
+        return random.randint(0, wanted.vocabulary.size, wanted.shape).astype(np.float32)
+    return random.uniform(bounds.low, bounds.high, wanted.shape).astype(np.float32)

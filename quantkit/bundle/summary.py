@@ -29,7 +29,9 @@ TableOrigin = Literal["measured", "given", "shipped"]
 def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:
     """The kernels that the engine runs for the checkpoint in a bundle."""
     model = quantized.source.model
-    return kernels_of(*_checkpoint(bundle), model.input_shape, states=[state.shape for state in model.states])
+    (name,) = model.graph.inputs
+    shapes = model.deployed.shapes(name, model.input_shape).values()
+    return kernels_of(*_checkpoint(bundle), *(shape[1:] for shape in shapes))
 
 
 def _checkpoint(bundle: Path) -> tuple[Path, Path]:

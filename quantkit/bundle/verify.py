@@ -125,10 +125,10 @@ def _signature(bundle: Bundle) -> Check:
         for tensor, output in zip(graph.outputs, manifest.outputs):
             if (kind := scores_kind(graph, tensor)) != output.scores:
                 problems.append(f"{output.name!r} ends in {kind or 'no scores'}, the manifest says {output.scores}")
-    shape = ", ".join(map(str, ("N", *manifest.input.shape)))
+    several = bundle.joined.shapes if bundle.joined else {manifest.input.name: manifest.input.shape}
+    inputs = (f"input {name!r} float32 ({', '.join(map(str, ('N', *shape)))})" for name, shape in several.items())
     states = "".join(f", state {state.input!r}" for state in manifest.states)
-    inputs = f"input {manifest.input.name!r} float32 ({shape}){states}"
-    why = "; ".join(problems) or f"{inputs}, {len(graph.params)} parameters"
+    why = "; ".join(problems) or f"{', '.join(inputs)}{states}, {len(graph.params)} parameters"
     return Check("signature", not problems, why)
 
 

@@ -34,6 +34,7 @@ from quantkit.bundle.manifest import (
     FileEntry,
     FusionResult,
     Input,
+    Joined,
     Manifest,
     Origin,
     Output,
@@ -56,7 +57,6 @@ from quantkit.files.files import sha256_of
 from quantkit.files.folders import replacing
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
-from quantkit.ir.handed_states import with_state_inputs
 from quantkit.ir.operators import scores_kind
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.layout import SEQUENCE_LAYOUTS
@@ -150,7 +150,7 @@ def _write(
     (input_name,) = graph.inputs
     outputs = run(graph, {input_name: sample.input})
     with (directory / SYMBOL).open("wb") as symbol, (directory / PARAMS).open("wb") as params:
-        write_checkpoint(with_state_inputs(graph, model.states), symbol, params)
+        write_checkpoint(model.deployed.network(graph), symbol, params)
     _write_sample(sample.input, outputs, directory / SAMPLE)
     classes = _classes(model, [value.shape[1:] for value in outputs])
     _write_text(directory / CARD, card_text(model, classes))
@@ -159,6 +159,8 @@ def _write(
             raise ModelError(f"{model.name!r} has {len(model.labels)} labels for {classes} outputs; correct the labels")
         _write_text(directory / LABELS, label_lines(model.labels))
     states = tuple(State(each.input, str(graph.outputs[each.output]), each.shape) for each in model.states)
+    several = model.joined.inputs if model.joined else ()
+    joined = tuple(Joined(each.name, each.shape, each.vocabulary) for each in several)
     task = told_task(model.task)
     rows = [asdict(row) for row in operators]
     _write_text(directory / OPERATORS, json.dumps(rows, indent=1) + "\n")
@@ -167,7 +169,9 @@ def _write(
         name=model.name,
         quantkit=__version__,
         engine=present_engine(),
-        input=Input(input_name, tuple(model.input_shape), layout=model.layout, vocabulary=model.vocabulary),
+        input=Input(
+            input_name, tuple(model.input_shape), layout=model.layout, vocabulary=model.vocabulary, joined=joined
+        ),
         outputs=tuple(
             Output(str(tensor), value.shape[1:], scores_kind(graph, tensor))
             for tensor, value in zip(graph.outputs, outputs)
@@ -182,7 +186,7 @@ def _write(
         notes=model.notes,
         step_scores=source.step_scores is not None and source.step_scores.yes,
         states=states,
-        version=version_for(states, task, told_corners(model), settings.speed if settings else None),
+        version=version_for(states, task, told_corners(model), settings.speed if settings else None, joined),
         task=task,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))

@@ -104,7 +104,7 @@ def analyze(
         manifest = opened.manifest
         usual = "random" if manifest.source.weights == "random" else "pretrained"
         states: StatesKind = "inputs" if manifest.states else "zero"
-        loading = Loading(weights or usual, manifest.input.shape, layout, states)
+        loading = Loading(weights or usual, opened.input_shapes, layout, states)
         own = Preprocessing(fit=opened.preprocess.fit if opened.preprocess else None)
         fp32 = load(terminal, reference or manifest.source.network, loading, own)
     analysis = analyzed(opened, data, fp32, num_samples, terminal.progress)

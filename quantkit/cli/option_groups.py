@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Optional, Union
 
 import click
 
-from quantkit.cli.option_types import SIDE, TASK, Channels, Number, Shape
+from quantkit.cli.option_types import SIDE, TASK, Channels, InputShape, Number, one_or_by_name
 from quantkit.cli.options import option
 
 if TYPE_CHECKING:
@@ -28,11 +28,14 @@ class Loading:
         help="auto: trained weights, or random ones if none can be reached; pretrained: trained weights or an error; "
         "FILE: .params, .npz or .safetensors. ONNX files hold their own.",
     )
-    input_shape: Optional[tuple[int, ...]] = option(
+    input_shape: Union[tuple[int, ...], dict[str, tuple[int, ...]], None] = option(
         "--input-shape",
-        type=Shape(),
+        type=InputShape(),
+        multiple=True,
+        callback=one_or_by_name,
         help="The shape of one input, if it is unknown or not the usual one: channels, height, width of images; the "
-        "length of vectors; steps, features of sequences, or steps of token ids.",
+        "length of vectors; steps, features of sequences, or steps of token ids. Of several inputs: once for "
+        "each, with its name, such as left=3,32,32.",
     )
     layout: Optional[str] = option(
         "--layout",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from math import isfinite
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import click
 
@@ -38,6 +38,35 @@ class Shape(click.ParamType):
         if len(fields) > 4 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
             self.fail(f"{value!r} is no shape of one input, such as 3,224,224 or 1000", param, ctx)
         return tuple(int(field) for field in fields)
+
+
+class InputShape(Shape):
+    """A shape, or ``left=3,32,32``: that of one of several inputs, with its name."""
+
+    name = "[NAME=]C,H,W"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        """The numbers with the name, which is empty if there is none."""
+        if isinstance(value, tuple):
+            return value
+        name, _, shape = value.rpartition("=")
+        return name, super().convert(shape, param, ctx)
+
+
+def one_or_by_name(
+    ctx: click.Context, param: click.Parameter, given: tuple[tuple[str, tuple[int, ...]], ...]
+) -> Union[tuple[int, ...], dict[str, tuple[int, ...]], None]:
+    """One shape, or several by their names; None if there is none."""
+    if not given:
+        return None
+    named = dict(given)
+    if len(given) == 1 and "" in named:
+        return named[""]
+    if "" in named or len(named) < len(given):
+        raise click.BadParameter(
+            "give one shape, or one for each input with a name of its own, such as left=3,32,32", ctx, param
+        )
+    return named
 
 
 class Number(click.ParamType):

@@ -59,7 +59,8 @@ def output_options(command: Command) -> Command:
 
 def option(*declarations: str, **attributes: Any) -> Any:
     """A field of a group of options, declared as with ``click.option``; the field's name is that of the parameter."""
-    default = () if attributes.get("multiple") else attributes.get("default")
+    # A callback makes one value of several; without any it makes the default.
+    default = () if attributes.get("multiple") and "callback" not in attributes else attributes.get("default")
     return field(default=default, metadata={_OPTION: (declarations, attributes)})
 
 

@@ -84,7 +84,11 @@ def quantize_tables(
 
 def _form(loading: Loading, fit: Optional[str]) -> str:
     """The options that say what the network reads, which a checkpoint does not say by itself."""
-    shape = "" if loading.input_shape is None else f" --input-shape {','.join(map(str, loading.input_shape))}"
+    given = loading.input_shape
+    several = given if isinstance(given, dict) else {} if given is None else {"": given}
+    shape = "".join(
+        f" --input-shape {name}{'=' if name else ''}{','.join(map(str, each))}" for name, each in several.items()
+    )
     fitted = "" if fit is None else f" --fit {fit}"
     return shape + fitted + _layout(loading) + ("" if loading.states == "zero" else f" --states {loading.states}")
 

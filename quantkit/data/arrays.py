@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from quantkit.data.joined_inputs import record_of
 from quantkit.data.samples import Label, Sample, Samples, label_of, step_labels
 from quantkit.errors import DataError
 
@@ -29,6 +30,44 @@ def arrays(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None = None, name:
             yield Sample(x[position], None if labels is None else labels[position], f"sample {position} of {name}")
 
     return Samples(name, read, len(x))
+
+
+def arrays_by_name(
+    inputs: Mapping[str, np.ndarray[Any, Any]], y: np.ndarray[Any, Any] | None = None, name: str = "arrays"
+) -> Samples:
+    """The samples of a network with several inputs: those along the first axes of arrays with their names.
+
+    The arrays are float32 of shape (samples, ...), or token ids as for ``arrays``; so is ``y``.
+
+    Raises:
+        DataError: other dtypes or shapes, different numbers of samples, or labels that do not fit.
+    """
+    number = check_alike({key: (array.dtype, array.shape) for key, array in inputs.items()}, name)
+    labels = None if y is None else labels_of(y, (number,), name)
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            record = record_of({key: array[position] for key, array in inputs.items()})
+            yield Sample(record, None if labels is None else labels[position], f"sample {position} of {name}")
+
+    return Samples(name, read, number)
+
+
+def check_alike(forms: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], where: str) -> int:
+    """Check the dtypes and shapes of arrays of the same samples; returns how many samples these are.
+
+    Raises:
+        DataError: there are no arrays, one does not hold samples of a network's input, or they differ in their number.
+    """
+    if not forms:
+        raise DataError(f"{where} holds no arrays; give one for each of the network's inputs")
+    for key, (dtype, shape) in forms.items():
+        check_layout(dtype, shape, f"{key!r} of {where}")
+    (first, number), *others = ((key, shape[0]) for key, (_, shape) in forms.items())
+    for key, other in others:
+        if other != number:
+            raise DataError(f"{where} has {number} samples in {first!r}, but {other} in {key!r}; give as many in each")
+    return number
 
 
 def check_layout(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:
@@ -74,6 +113,18 @@ def labels_of(y: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Seq
     if y.shape != (number,):
         raise DataError(f"y of {name} has shape {y.shape}, but there are {number} samples; give one label for each")
     return [label_of(value, f"sample {index} of {name}") for index, value in enumerate(y.tolist())]
+
+
+def numpy_by_name(values: Mapping[Any, Any], where: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays by the names of a network's inputs as NumPy arrays; see ``as_numpy``.
+
+    Raises:
+        DataError: a name is no text, or a value forms no array.
+    """
+    for key in values:
+        if not isinstance(key, str):
+            raise DataError(f"{where} has the key {key!r}; give arrays by the names of the network's inputs")
+    return {key: as_numpy(value) for key, value in values.items()}
 
 
 def as_numpy(array: Any) -> np.ndarray[Any, Any]:

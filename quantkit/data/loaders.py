@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from quantkit.data.arrays import as_numpy, check_layout, labels_of
+from quantkit.data.arrays import as_numpy, check_alike, check_layout, labels_of, numpy_by_name
+from quantkit.data.joined_inputs import record_of
 from quantkit.data.samples import Sample, Samples, picked
 from quantkit.errors import DataError
 
@@ -15,7 +16,8 @@ from quantkit.errors import DataError
 def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
     """The samples in ``batches``: each batch is an array of samples, or a pair of that and their labels.
 
-    The arrays are NumPy's, or have ``asnumpy()`` (MXNet's), with the layout of ``arrays``. Each iteration
+    The arrays are NumPy's, or have ``asnumpy()`` (MXNet's), with the layout of ``arrays``. For networks with several
+    inputs, a dictionary of arrays by their names takes the place of the array of samples. Each iteration
     starts from the beginning; an iterator, such as a generator, continues instead. Taking N takes the first N.
 
     Raises:
@@ -28,8 +30,14 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
             pair = batch if isinstance(batch, (list, tuple)) else (batch,)
             if not 1 <= len(pair) <= 2:
                 raise DataError(f"a batch of {name} has {len(pair)} parts; give data, or data and labels")
+            y = as_numpy(pair[1]) if len(pair) == 2 else None
+            if isinstance(pair[0], Mapping):
+                several = numpy_by_name(pair[0], f"a batch of {name}")
+                yield from _split_by_name(several, y, start, name)
+                start += len(next(iter(several.values())))
+                continue
             x = as_numpy(pair[0])
-            yield from _split(x, as_numpy(pair[1]) if len(pair) == 2 else None, start, name)
+            yield from _split(x, y, start, name)
             start += len(x)
 
     if iter(batches) is batches:
@@ -38,17 +46,12 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
 
 
 def data_iter(batches: Any, name: str = "data iterator") -> Samples:
-    """The samples that an MXNet ``DataIter`` with one input gives, from ``reset()`` to its end, without padding.
+    """The samples that an MXNet ``DataIter`` gives, from ``reset()`` to its end, without padding.
 
     Raises:
-        DataError: there are several inputs; while iterating: as for ``data_loader``, or another iteration has begun.
+        DataError: while iterating: as for ``data_loader``, or another iteration has begun.
     """
     inputs = [str(entry[0]) for entry in batches.provide_data]
-    if len(inputs) != 1:
-        raise DataError(
-            f"{name} provides {len(inputs)} inputs ({', '.join(inputs)}); give one that provides images only"
-        )
-
     newest = 0
 
     def stream() -> Iterator[Sample]:
@@ -66,10 +69,13 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
                 batch = batches.next()
             except StopIteration:
                 return
-            x = as_numpy(batch.data[0])
-            kept = len(x) - (batch.pad or 0)
+            parts = [as_numpy(values) for values in batch.data]
+            kept = len(parts[0]) - (batch.pad or 0)
             y = as_numpy(batch.label[0])[:kept] if batch.label else None
-            yield from _split(x[:kept], y, start, name)
+            if len(inputs) == 1:
+                yield from _split(parts[0][:kept], y, start, name)
+            else:
+                yield from _split_by_name({key: part[:kept] for key, part in zip(inputs, parts)}, y, start, name)
             start += kept
 
     return _streamed(name, stream)
@@ -122,3 +128,14 @@ def _split(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None, start: int, 
     for index, image in enumerate(x):
         # A copy, so that the sample does not keep the whole batch alive.
         yield Sample(image.copy(), None if labels is None else labels[index], f"sample {start + index} of {name}")
+
+
+def _split_by_name(
+    inputs: Mapping[str, np.ndarray[Any, Any]], y: np.ndarray[Any, Any] | None, start: int, name: str
+) -> Iterator[Sample]:
+    """The samples of one batch of several inputs, which begins at sample ``start``."""
+    number = check_alike({key: (array.dtype, array.shape) for key, array in inputs.items()}, f"a batch of {name}")
+    labels = None if y is None else labels_of(y, (number,), name)
+    for index in range(number):
+        record = record_of({key: array[index] for key, array in inputs.items()})
+        yield Sample(record, None if labels is None else labels[index], f"sample {start + index} of {name}")

@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from quantkit.data.arrays import check_layout, labels_of
+from quantkit.data.arrays import check_alike, check_layout, labels_of
+from quantkit.data.joined_inputs import record_of
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 from quantkit.files.files import as_text
 from quantkit.formats.npz import Header, opened_npy, opened_npz
 
-_SHOWN = 8
-
 
 def npz_file(path: Path) -> Samples:
     """The samples in ``x`` of an ``.npz`` file, with the class indices ``y`` if the file has them.
 
-    ``x`` has the layout of ``arrays``.
+    ``x`` has the layout of ``arrays``. A file without ``x`` holds samples of a network with several inputs: all arrays
+    but ``y`` have their names, see ``arrays_by_name``.
 
     Raises:
         DataError: the file cannot be read, unpacks to more than ``opened_npz`` allows, or does not hold samples
             (damaged contents show while iterating).
     """
     with opened_npz(path) as archive:
-        if "x" not in archive.names:
-            names = ", ".join(archive.names[:_SHOWN]) or "nothing"
-            raise DataError(f"{path} holds {names}, but no array 'x'; save it with numpy.savez(path, x=..., y=...)")
-        header = archive.header("x")
-        _check(header, f"x in {path}")
-        labels = labels_of(archive.read("y"), header.shape, path.name) if "y" in archive.names else None
+        names = ("x",) if "x" in archive.names else tuple(name for name in archive.names if name != "y")
+        headers = {name: archive.header(name) for name in names}
+        if len(names) < 2 and "x" not in names:
+            held = ", ".join(archive.names) or "nothing"
+            raise DataError(
+                f"{path} holds {held}, but no array 'x'; save it with numpy.savez(path, x=..., y=...), or, for a "
+                "network with several inputs, with an array for each by its name"
+            )
+        for name, header in headers.items():
+            _check(header, f"x in {path}" if name == "x" else f"input {name!r} in {path}, which has no array 'x',")
+        number = check_alike({name: (header.dtype, header.shape) for name, header in headers.items()}, str(path))
+        samples = headers[names[0]].shape if names == ("x",) else (number,)
+        labels = labels_of(archive.read("y"), samples, path.name) if "y" in archive.names else None
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
-        with opened_npz(path) as archive, archive.values("x") as file:
+        with opened_npz(path) as archive, ExitStack() as opened:
+            files = {name: opened.enter_context(archive.values(name)) for name in names}
             for position in positions:
+                values = {name: _values(file, headers[name], position, path) for name, file in files.items()}
                 label = None if labels is None else labels[position]
-                yield Sample(_values(file, header, position, path), label, f"sample {position} of {path.name}")
+                sample = values["x"] if names == ("x",) else record_of(values)
+                yield Sample(sample, label, f"sample {position} of {path.name}")
 
-    return Samples(as_text(path.name), read, header.shape[0])
+    return Samples(as_text(path.name), read, number)
 
 
 def npy_file(path: Path) -> Samples:

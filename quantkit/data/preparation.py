@@ -1,4 +1,4 @@
-"""How samples become what a network reads: images are preprocessed, token ids checked, arrays taken as they are."""
+"""How samples become what a network reads: images preprocessed, token ids checked, several inputs joined."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from quantkit.data.joined_inputs import JoinedInputs, joined_vector
 from quantkit.data.preprocess import Preprocess, apply, check_input
 from quantkit.data.vocabulary import Vocabulary, token_input
+from quantkit.errors import DataError
 
-Preparation = Optional[Union[Preprocess, Vocabulary]]
-"""The preprocessing of images, the vocabulary of token ids, or None for arrays that are taken as they are."""
+Preparation = Optional[Union[Preprocess, Vocabulary, JoinedInputs]]
+"""The preprocessing of images, the vocabulary of token ids, several inputs that one vector holds, or None for arrays
+that are taken as they are."""
 
 
 def network_input(
@@ -22,8 +25,16 @@ def network_input(
     Pixels are preprocessed if a ``Preprocess`` is given; float32 is used as it is.
 
     Raises:
-        DataError: see ``apply``, ``check_input`` and ``token_input``.
+        DataError: see ``apply``, ``check_input``, ``token_input`` and ``joined_vector``; or several
+            arrays are given for one input.
     """
+    if isinstance(preparation, JoinedInputs):
+        return joined_vector(preparation, sample, where)
+    if sample.dtype.names is not None:
+        raise DataError(
+            f"{where} has the arrays {', '.join(map(repr, sample.dtype.names))}, but the network reads one input; give "
+            "one array ('x' in an .npz file, with class indices 'y')"
+        )
     if isinstance(preparation, Vocabulary):
         return token_input(preparation, sample, input_shape, where)
     if sample.dtype == np.uint8 and preparation is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Union, runtime_checkable
 
 import numpy as np
 
 from quantkit.data import builtin
-from quantkit.data.arrays import arrays, as_numpy
+from quantkit.data.arrays import arrays, arrays_by_name, as_numpy, numpy_by_name
 from quantkit.data.folder import images_folder
 from quantkit.data.loaders import data_iter, data_loader
 from quantkit.data.npz import npy_file, npz_file
@@ -42,7 +42,9 @@ class DataIter(Protocol):
 
 Array = Union[np.ndarray, NDArrayLike]
 
-DataSource = Union[Samples, str, "os.PathLike[str]", Array, tuple[Array, Array], DataIter, Iterable[object]]
+Arrays = Union[Array, Mapping[str, Array]]
+
+DataSource = Union[Samples, str, "os.PathLike[str]", Arrays, tuple[Arrays, Array], DataIter, Iterable[object]]
 """What sample data can be given as; see ``load_data``."""
 
 _KINDS = (
@@ -59,7 +61,8 @@ def load_data(spec: DataSource) -> Samples:
     ``scenes:test`` (digits over photographs), a folder of images or of VOC's form, such a folder and a split of its
     ``labels.csv`` or of VOC, as in ``photos:test``, a COCO file (``.json``), an ``.npz`` file, an ``.npy`` file, a
     ``.rec`` file. In Python also an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another
-    iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are.
+    iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are. For networks with several
+    inputs, a dictionary of arrays by the inputs' names takes the place of an array of samples.
 
     Raises:
         DataError: it does not exist, is of no known kind, or cannot be read.
@@ -70,9 +73,14 @@ def load_data(spec: DataSource) -> Samples:
         return _named(os.fspath(spec))
     if _is_array(spec):
         return arrays(as_numpy(spec))
-    if isinstance(spec, tuple) and len(spec) == 2 and all(map(_is_array, spec)):
-        return arrays(as_numpy(spec[0]), as_numpy(spec[1]))
-    if isinstance(spec, tuple) and len(spec) == 2 and _is_array(spec[0]):
+    if isinstance(spec, Mapping):
+        return arrays_by_name(numpy_by_name(spec, "arrays"))
+    if isinstance(spec, tuple) and len(spec) == 2 and _is_array(spec[1]):
+        if isinstance(spec[0], Mapping):
+            return arrays_by_name(numpy_by_name(spec[0], "arrays"), as_numpy(spec[1]))
+        if _is_array(spec[0]):
+            return arrays(as_numpy(spec[0]), as_numpy(spec[1]))
+    if isinstance(spec, tuple) and len(spec) == 2 and (_is_array(spec[0]) or isinstance(spec[0], Mapping)):
         raise DataError(
             f"the labels are of type {type(spec[1]).__name__}; give them as an array: (samples, numpy.asarray(labels))"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import numpy as np
 
+from quantkit.data.arrays import numpy_by_name
 from quantkit.data.decode import decode
+from quantkit.data.joined_inputs import JoinedInputs, record_of
 from quantkit.data.preparation import Preparation, network_input
 from quantkit.data.preprocess import check_input
 from quantkit.data.sample_noun import SampleNoun, sample_noun
@@ -20,12 +22,13 @@ from quantkit.errors import DataError
 
 T = TypeVar("T")
 
-Image = Union[np.ndarray, str, "os.PathLike[str]"]
-"""A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
+Image = Union[np.ndarray, str, "os.PathLike[str]", Mapping[str, np.ndarray]]
+"""A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width); for
+a network with several inputs, an array for each by its name."""
 
 Images = Union[Image, Iterable[Image]]
 """One image or several; an image is a file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of
-shape (channels, height, width)."""
+shape (channels, height, width). For a network with several inputs, a dictionary with an array for each by its name."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
@@ -87,6 +90,8 @@ class InputReader:
 
     def _listed(self, samples: Any) -> Iterable[Any]:
         """One sample or several as several."""
+        if isinstance(samples, Mapping):
+            return self._records(samples)
         if hasattr(samples, "asnumpy"):
             samples = samples.asnumpy()
         if isinstance(samples, (str, os.PathLike)) or (
@@ -105,10 +110,24 @@ class InputReader:
         several: Iterable[Any] = samples
         return several
 
+    def _records(self, samples: Mapping[str, Any]) -> Iterable[Any]:
+        """One sample, or several, of a network with several inputs."""
+        values = numpy_by_name(samples, f"the {self.noun}")
+        joined = self.preparation.inputs if isinstance(self.preparation, JoinedInputs) else ()
+        if any(values[each.name].shape == each.shape for each in joined if each.name in values):
+            return [values]
+        numbers = {name: len(array) if array.ndim else 0 for name, array in values.items()}
+        if len(set(numbers.values())) != 1:
+            held = ", ".join(f"{number} in {name!r}" for name, number in numbers.items()) or "none"
+            raise DataError(f"the {self.noun}s differ in number: {held}; give as many for each of the network's inputs")
+        return ({name: array[index] for name, array in values.items()} for index in range(next(iter(numbers.values()))))
+
     @property
     def _readable(self) -> str:
         if self.noun == "image":
             return "files, or arrays of uint8 pixels or float32 input"
+        if isinstance(self.preparation, JoinedInputs):
+            return f"a dictionary with an array for each of the network's inputs, {self.preparation}"
         kind = "float32" if self._reads_floats else "int32 or int64 token ids"
         return f"arrays of {kind} of shape {self.shape}"
 
@@ -131,6 +150,8 @@ class InputReader:
             sample = decode(Path(name), name)
         elif hasattr(sample, "asnumpy"):
             sample = sample.asnumpy()
+        elif isinstance(sample, Mapping):
+            sample = record_of(numpy_by_name(sample, name))
         if not isinstance(sample, np.ndarray):
             raise DataError(f"{name} is a {type(sample).__name__}, not an array; give {self._readable}")
         return NamedArray(sample, name)

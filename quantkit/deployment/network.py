@@ -10,12 +10,11 @@ from typing import Optional
 import numpy as np
 
 from quantkit.backends.base import Session, sole_input
+from quantkit.backends.one_input import with_one_input
 from quantkit.backends.registry import DEPLOYED, MXNET, ONNX_ENGINES, ONNXRUNTIME, unknown_engine
-from quantkit.backends.zero_states import from_zero
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.file_names import lstm_form
 from quantkit.errors import BundleError, EngineMissing, UserError
-from quantkit.ir.handed_states import with_state_inputs, zeros_of
 
 AUTO = "auto"
 """In place of an engine's name: the fastest engine."""
@@ -49,23 +48,19 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     """
     if not isinstance(engine, str) or engine not in DEPLOYED:
         raise unknown_engine(engine, (*DEPLOYED, AUTO))
-    session, states = _session(bundle, engine), bundle.states
-    name = sole_input(from_zero(session, states))
+    session, deployed = _session(bundle, engine), bundle.deployed
+    name = sole_input(with_one_input(session, deployed))
 
-    def step(batch: np.ndarray, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        return _checked(bundle, session.run({name: batch, **given}), len(batch))
+    def step(batch: np.ndarray, given: Optional[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
+        return _checked(bundle, session.run(deployed.values(name, batch, given)), len(batch))
 
-    def run(batch: np.ndarray) -> list[np.ndarray]:
-        return step(batch, zeros_of(states, len(batch)))
-
-    return RunningNetwork(engine, run, step if states else None)
+    return RunningNetwork(engine, lambda batch: step(batch, None), step if deployed.states else None)
 
 
 def _session(bundle: Bundle, engine: str) -> Session:
     if engine == MXNET.name:
-        declared, states = bundle.manifest.input, bundle.states
-        shapes = {declared.name: (1, *declared.shape), **{state.input: (1, *state.shape) for state in states}}
-        return MXNET.backend().open_session(with_state_inputs(bundle.graph, states), shapes)
+        deployed, data = bundle.deployed, bundle.manifest.input
+        return MXNET.backend().open_session(deployed.network(bundle.graph), deployed.shapes(data.name, data.shape))
     content = bundle.onnx(lstm_form(engine))
     if content is None:
         raise UserError(

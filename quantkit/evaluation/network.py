@@ -8,6 +8,7 @@ from typing import Literal, Optional
 
 from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.data.boxes import BoxCorners
+from quantkit.data.joined_inputs import JoinedInputs
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
@@ -33,6 +34,7 @@ class Network:
         vocabulary: of the token ids that it reads; None if it reads none.
         task: what it is for; None if nobody has said so.
         box_corners: of a detector: what the corners of its boxes are.
+        joined: its inputs where it has several; None where it has one.
     """
 
     name: str
@@ -46,11 +48,12 @@ class Network:
     vocabulary: Optional[Vocabulary] = None
     task: Optional[Task] = None
     box_corners: BoxCorners = "edges"
+    joined: Optional[JoinedInputs] = None
 
     @property
     def preparation(self) -> Preparation:
         """How samples become its input."""
-        return self.vocabulary or self.preprocess
+        return self.joined or self.vocabulary or self.preprocess
 
     @cached_property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:

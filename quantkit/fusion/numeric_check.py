@@ -12,7 +12,7 @@ from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.errors import FusionError, ModelError
 from quantkit.fusion.compared import compared, sorted_within, with_constants
 from quantkit.ir.graph import Graph
-from quantkit.models.vocabulary import embeddings_of
+from quantkit.models.vocabulary import tokens_in
 
 # A rewrite may reorder FP32 sums: rounding noise, a few units of 2^-23 in each layer.
 _TOLERANCE = 1e-5
@@ -135,15 +135,19 @@ def _with_noise(
 
     Token ids stay as they are, and the tables that look them up change instead.
     """
-    embeddings = embeddings_of(graph, graph.inputs[0])
-    if not embeddings:
+    (name,) = graph.inputs
+    tokens = tokens_in(graph, name)
+    if not tokens:
         both = outputs_of(graph, (data for batch in batches for data in (batch, _disturbed(batch))), batch_size)
         yield from zip(both, both)
         return
-    tables = {node.inputs[1].node for node in embeddings}
+    tables = {node.inputs[1].node for _, embeddings in tokens for node in embeddings}
     params = {name: _disturbed(value) if name in tables else value for name, value in graph.params.items()}
     for batch, expected in zip(batches, outputs_of(graph, batches, batch_size)):
-        yield expected, run(replace(graph, params=params), {graph.inputs[0]: batch})
+        noisy = _disturbed(batch)
+        for places, _ in tokens:
+            noisy[:, places] = batch[:, places]
+        yield expected, run(replace(graph, params=params), {name: noisy})
 
 
 def _disturbed(values: np.ndarray) -> np.ndarray:

@@ -32,9 +32,10 @@ def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
     if not isinstance(data, CalibrationDataset):
         samples = load_data(data)
         if samples.builtin and len(model.input_shape) != _IMAGE_AXES:
+            read = str(model.joined) if model.joined else f"inputs of shape {model.input_shape} (layout {model.layout})"
             raise DataError(
-                f"{model.name} reads inputs of shape {model.input_shape} (layout {model.layout}), no images such as "
-                f"{samples.name}; give samples of its own kind, .npz, .npy or arrays (--calib-data, calibration_data)"
+                f"{model.name} reads {read}, no images such as {samples.name}; give samples of its own kind, .npz, "
+                ".npy or arrays (--calib-data, calibration_data)"
             )
         return CalibrationDataset(samples, model.preparation, model.input_shape)
     data.check_form(model.preparation, model.input_shape, model.name)

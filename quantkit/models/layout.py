@@ -52,4 +52,14 @@ def checked_layout(layout: Optional[str], input_shape: tuple[int, ...]) -> Optio
     )
 
 
+def check_no_layout(layout: Optional[str], where: str) -> None:
+    """Make sure that no layout is given for a network with several inputs.
+
+    Raises:
+        ModelError: one is.
+    """
+    if layout is not None:
+        raise ModelError(f"{where} has several inputs, which all begin with the batch; leave the layout out")
+
+
 _SHAPES = {2: "(steps,)", 3: "(steps, features)"}

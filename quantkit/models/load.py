@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, Protocol, Union, get_args, runtime_checkable
@@ -19,8 +19,9 @@ from quantkit.files.files import as_text
 from quantkit.models.card import Card
 from quantkit.models.families import WITHOUT_CLASS_SCORES, Task, check_task
 from quantkit.models.fit import fit
+from quantkit.models.input_shapes import GivenShapes, Shape, Shapes, checked_shapes, with_batch
 from quantkit.models.labels import label_names
-from quantkit.models.layout import checked_layout, is_time_major
+from quantkit.models.layout import checked_layout
 from quantkit.models.locate import locate
 from quantkit.models.model import Model, Source
 from quantkit.models.names import built
@@ -33,7 +34,6 @@ from quantkit.models.symbol import newest_params, read_symbol
 from quantkit.models.vocabulary import vocabulary_of
 from quantkit.models.weights import Weights, from_file, resolve
 
-Shape = tuple[int, ...]
 Arrays = Optional[Mapping[str, np.ndarray]]
 
 
@@ -72,7 +72,7 @@ def load_model(
     *,
     weights: Union[str, Path] = "auto",
     params: Optional[Mapping[str, Any]] = None,
-    input_shape: Optional[Sequence[int]] = None,
+    input_shape: GivenShapes = None,
     layout: Optional[str] = None,
     states: StatesKind = "zero",
     preprocess: Union[Preprocess, PreprocessChange, None] = None,
@@ -92,7 +92,8 @@ def load_model(
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: of one input without the batch, if it is unknown or not the card's: (channels, height, width)
             of images, (channels, frames, height, width) of clips, (features,) of vectors, (steps, features) of
-            sequences, (steps,) of token ids.
+            sequences, (steps,) of token ids. Of a network with several inputs: their shapes by names, for a gluon block
+            in the order in which it takes them.
         layout: of sequences, if it is unknown or not the card's: ``NTC`` or ``NT`` (batch, steps, ...), or ``TNC`` or
             ``TN`` (steps, batch, ...). The inputs and outputs of the loaded network always begin with the batch.
         states: of recurrent layers. ``zero``: every sequence begins at zero. ``inputs``: initial states are inputs of
@@ -124,7 +125,7 @@ def load_model(
     if params is not None and not isinstance(params, Mapping):
         raise ModelError(f"params is of type {type(params).__name__}; give arrays by name")
     check_states_kind(states)
-    shape = _checked_shape(input_shape)
+    shape = checked_shapes(input_shape)
     given = None if params is None else arrays(params)
     change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()
     whole = preprocess if isinstance(preprocess, Preprocess) else None
@@ -142,11 +143,12 @@ def load_model(
         class_scores=class_scores,
         task=task,
         box_corners=box_corners or model.box_corners,
-        vocabulary=vocabulary_of(model.graph),
+        vocabulary=vocabulary_of(model.graph, model.graph.inputs[0]),
     )
     if (model.preprocess is not None or change.given) and sample_noun(model.input_shape) != "image":
         raise ModelError(
-            f"{model.name} reads inputs of shape {model.input_shape}, no images; leave out the preprocessing"
+            f"{model.name} reads {model.joined or f'inputs of shape {model.input_shape}, no images'}; leave out the "
+            "preprocessing" + (", and give preprocessed arrays" if model.joined else "")
         )
     return with_preprocess(with_states_as_inputs(model) if states == "inputs" else model, change)
 
@@ -155,7 +157,7 @@ def _from_text(
     spec: str,
     weights: str,
     given: Arrays,
-    shape: Optional[Shape],
+    shape: Shapes,
     layout: Optional[str],
     preprocess: Optional[Preprocess],
     fit_given: Optional[Fit],
@@ -163,6 +165,8 @@ def _from_text(
 ) -> Model:
     found = locate(spec)
     if isinstance(found, Card):
+        if isinstance(shape, Mapping):
+            raise ModelError(f"{found.name} has one input; give its shape alone, such as --input-shape 3,224,224")
         return _from_card(found, weights, given, shape, layout, preprocess, fit_given, quiet)
     if found.suffix == ONNX_SUFFIX:
         if given is not None or weights not in ("auto", "pretrained"):
@@ -211,7 +215,7 @@ def _from_checkpoint(
     symbol: Path,
     weights: str,
     given: Arrays,
-    shape: Optional[Shape],
+    shape: Shapes,
     layout: Optional[str],
     preprocess: Optional[Preprocess],
 ) -> Model:
@@ -231,7 +235,7 @@ def _from_object(
     spec: Union[HybridBlock, Symbol, tuple[Symbol, Mapping[str, Any], Mapping[str, Any]]],
     weights: str,
     given: Arrays,
-    shape: Optional[Shape],
+    shape: Shapes,
     layout: Optional[str],
     preprocess: Optional[Preprocess],
 ) -> Model:
@@ -243,8 +247,7 @@ def _from_object(
             raise ModelError(
                 f"block {spec.name!r}: give input_shape=(channels, height, width), or that of other inputs"
             )
-        checked_layout(layout, shape)
-        text, own = block_network(spec, shape, is_time_major(layout))
+        text, own = block_network(spec, with_batch(shape, layout))
         given = own if given is None else given
     elif isinstance(spec, Symbol):
         text = spec.tojson()
@@ -268,17 +271,3 @@ def _from_object(
 
 def _given(name: str, skeleton: Skeleton, given: Mapping[str, np.ndarray]) -> Weights:
     return Weights(fit(skeleton.wanted, given, "params"), Source(name, "given"))
-
-
-def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
-    if shape is None:
-        return None
-    extents = tuple(shape) if isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str) else ()
-    whole = all(isinstance(each, (int, np.integer)) and not isinstance(each, bool) for each in extents)
-    if not 1 <= len(extents) <= 4 or not whole or not all(0 < each < 1 << 31 for each in extents):
-        raise ModelError(
-            f"input shape {shape!r} is not that of one input: whole numbers above zero, without the batch, such as "
-            "(3, 224, 224) for images of channels, height, width, (1000,) for vectors, or (35, 200) for sequences of "
-            "steps and features"
-        )
-    return tuple(int(each) for each in extents)

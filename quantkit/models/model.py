@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 from quantkit.data.boxes import BoxCorners
+from quantkit.data.joined_inputs import JoinedInputs
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
+from quantkit.ir.deployed_form import DeployedForm
 from quantkit.ir.graph import Graph
 from quantkit.ir.handed_states import HandedState
 from quantkit.models.families import Task
@@ -34,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network, its one input, its preprocessing and its provenance.
+    """A network, its input, its preprocessing and its provenance.
 
     ``input_shape`` is that of one input, without the batch axis: (channels, height, width) of images, layout NCHW;
     (channels, frames, height, width) of clips, NCDHW; (features,) of vectors; (steps, features) of sequences, or
@@ -43,7 +45,8 @@ class Model:
     ``vocabulary`` is that of the token ids, None if the network reads none. ``notes`` say how the network differs from
     the one that was given: batch first, zero states, FP32 in place of GluonCV's own INT8. ``states`` are those that it
     passes on from one piece of a sequence to the next; operators of ``graph`` with the names of their inputs compute
-    zeros.
+    zeros. ``joined`` are its inputs where it has several, None where it has one: ``graph`` reads them as one vector, of
+    which ``input_shape`` is the length.
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
     scores according to the user; None if the user does not say: then the network's last operators, its labels and
     those of the images decide.
@@ -64,11 +67,17 @@ class Model:
     states: tuple[HandedState, ...] = ()
     task: Optional[Task] = None
     box_corners: BoxCorners = "edges"
+    joined: Optional[JoinedInputs] = None
 
     @property
     def preparation(self) -> Preparation:
         """How samples become the network's input."""
-        return self.vocabulary or self.preprocess
+        return self.joined or self.vocabulary or self.preprocess
+
+    @property
+    def deployed(self) -> DeployedForm:
+        """What it reads where it is deployed."""
+        return DeployedForm(self.states, self.joined.shapes if self.joined else {})
 
     @property
     def layout(self) -> InputLayout:

@@ -14,20 +14,21 @@ from quantkit.files.text import parse_json
 from quantkit.formats.onnx.reading.network import Imported, import_network
 from quantkit.models.card import preprocess_of
 from quantkit.models.families import Task, corners_of
-from quantkit.models.layout import SEQUENCE_LAYOUTS, checked_layout, is_time_major
+from quantkit.models.input_shapes import Shapes
+from quantkit.models.layout import SEQUENCE_LAYOUTS, check_no_layout, checked_layout, is_time_major
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.notes import notes_of
 from quantkit.models.preprocess_size import preprocess_at
+from quantkit.models.vocabulary import joined_inputs
 
 ONNX_SUFFIX = ".onnx"
 
-Shape = tuple[int, ...]
 Word = TypeVar("Word", bound=str)
 
 
 def from_onnx(
     path: Path,
-    shape: Optional[Shape],
+    shape: Shapes,
     preprocess: Optional[Preprocess],
     layout: Optional[str] = None,
     fit_given: Optional[Fit] = None,
@@ -39,7 +40,8 @@ def from_onnx(
 
     Args:
         path: the file.
-        shape: of one input without the batch, if the file leaves it open or another is wanted.
+        shape: of one input without the batch, if the file leaves it open or another is wanted; by their names where
+            there are several.
         preprocess: instead of the file's.
         layout: that of sequences in the file; None: told by its recurrent layers.
         fit_given: the ``fit`` that takes the place of the file's crop.
@@ -48,17 +50,20 @@ def from_onnx(
         ModelError: the file cannot be imported (see ``import_network``), its metadata are damaged, or the layout is
             unknown or does not fit.
     """
-    if shape is not None or layout not in SEQUENCE_LAYOUTS:
+    if not isinstance(shape, Mapping) and (shape is not None or layout not in SEQUENCE_LAYOUTS):
         checked_layout(layout, shape or ())
     network = import_network(path, shape, None if layout is None else is_time_major(layout))
-    checked_layout(layout, network.input_shape)
+    if network.joined:
+        check_no_layout(layout, str(path))
+    else:
+        checked_layout(layout, network.input_shape)
     usual = _preprocess(network.metadata, path)
     if preprocess is None:
         preprocess = preprocess_at(usual, network.usual_shape, network.input_shape, fit_given)
     weights: WeightsKind = "random" if network.metadata.get("weights") == "random" else "file"
     name = as_text(path.stem)
     source = Source(name, weights, as_text(path.name), network.sha256)
-    labels, notes = _labels(network.metadata, path), notes_of(_time_major(network), network.zero_states)
+    labels, notes = _labels(network.metadata, path), notes_of(_time_major(network), network.zero_states, network.joined)
     tasks: tuple[Task, ...] = get_args(Task)
     known: tuple[BoxCorners, ...] = get_args(BoxCorners)
     task = _one_of(tasks, network.metadata, "task", path)
@@ -73,6 +78,7 @@ def from_onnx(
         task=task,
         box_corners=_one_of(known, network.metadata, "box_corners", path)
         or corners_of(network.metadata.get("network", ""), task),
+        joined=joined_inputs(network.graph, network.joined),
     )
 
 

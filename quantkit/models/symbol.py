@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
@@ -13,6 +14,8 @@ from quantkit.files.text import read_text
 from quantkit.formats.mxnet import nnvm
 from quantkit.ir.graph import Graph, Node
 from quantkit.ir.operators import flag, integer_tuple
+
+_EXAMPLE = "--input-shape left=3,32,32 --input-shape right=5"
 
 _INT8 = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize", "_contrib_quantized")
 
@@ -96,9 +99,19 @@ def image_input(graph: Graph, where: str) -> str:
     if len(candidates) != 1:
         raise ModelError(
             f"{where} has {len(candidates)} inputs ({', '.join(map(repr, candidates[:4])) or 'none'}); "
-            "only networks with one input besides initial states are supported: name it 'data'"
+            f"name it 'data', or give the shapes of all by their names ({_EXAMPLE})"
         )
     return candidates[0]
+
+
+def check_are_inputs(names: Collection[str], graph: Graph, where: str) -> None:
+    """Make sure that a network has variables of these names.
+
+    Raises:
+        ModelError: it has not.
+    """
+    if missing := [name for name in names if name not in graph.inputs]:
+        raise ModelError(f"{where} has no input {missing[0]!r}; give the shape of each of its inputs ({_EXAMPLE})")
 
 
 def _packed_parameters(graph: Graph) -> frozenset[str]:

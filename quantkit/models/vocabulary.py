@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Optional
 
+from quantkit.data.joined_inputs import JoinedInput, JoinedInputs
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.joined_inputs import taken_from
 from quantkit.ir.operators import integer
 
 # These move ids and do not change them.
@@ -35,13 +38,25 @@ def embeddings_of(graph: Graph, name: str) -> tuple[Node, ...]:
     return tuple(readers)
 
 
-def vocabulary_of(graph: Graph) -> Optional[Vocabulary]:
-    """The vocabulary of a network whose one input only embeddings read; None for other networks.
+def tokens_in(graph: Graph, name: str) -> list[tuple[slice, tuple[Node, ...]]]:
+    """The embeddings that look up ids in input ``name``, with the places on its second axis that hold these ids."""
+    whole = embeddings_of(graph, name)
+    if whole:
+        return [(slice(None), whole)]
+    parts = [(places, embeddings_of(graph, tensor.node)) for tensor, places in taken_from(graph, name).items()]
+    return [(places, embeddings) for places, embeddings in parts if embeddings]
+
+
+def vocabulary_of(graph: Graph, name: str) -> Optional[Vocabulary]:
+    """The vocabulary of an input that only embeddings read; None for others.
+
+    Args:
+        graph: the network.
+        name: of its input, or of the operator that takes it out of a vector of several.
 
     Raises:
         ModelError: an embedding does not say how many tokens it knows.
     """
-    (name,) = graph.inputs
     embeddings = embeddings_of(graph, name)
     if not embeddings:
         return None
@@ -50,3 +65,17 @@ def vocabulary_of(graph: Graph) -> Optional[Vocabulary]:
     if size < 1:
         raise ModelError(f"node {node!r} (Embedding) does not say its vocabulary's size (input_dim); export it again")
     return Vocabulary(node, size)
+
+
+def joined_inputs(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Optional[JoinedInputs]:
+    """A network's several inputs with their vocabularies; None if it has one.
+
+    Args:
+        graph: the network, which takes the inputs out of one vector.
+        shapes: of the inputs, without the batch; empty if it has one.
+
+    Raises:
+        ModelError: see ``vocabulary_of``.
+    """
+    inputs = tuple(JoinedInput(name, shape, vocabulary_of(graph, name)) for name, shape in shapes.items())
+    return JoinedInputs(inputs) if inputs else None

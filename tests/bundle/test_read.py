@@ -80,7 +80,7 @@ STATE = {"input": "state", "output": "next", "shape": [1, 8]}
     ("change", "message"),
     [
         (lambda m: m.update(format="zip"), r"damaged at format"),
-        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads versions 5 to 9"),
+        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads versions 5 to 10"),
         (lambda m: m.update(task="magic"), r"damaged at task"),
         (lambda m: m.update(version=8, task="detection"), r"the manifest .* for detection; write the bundle again"),
         (lambda m: m.update(version=9, task="depth"), r"the manifest .* for depth; write the bundle again"),

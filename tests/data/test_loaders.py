@@ -31,9 +31,9 @@ class Engine:
 class Iter:
     """An engine's iterator with batches of 3, the last one padded from the start."""
 
-    def __init__(self, x: Array, y: Array | None, inputs: int = 1) -> None:
+    def __init__(self, x: Array, y: Array | None) -> None:
         self.x, self.y, self.start = x, y, 99
-        self.provide_data = [(f"data{index}", x.shape) for index in range(inputs)]
+        self.provide_data = [("data", x.shape)]
 
     def reset(self) -> None:
         self.start = 0
@@ -127,8 +127,3 @@ def test_a_data_iter_that_is_read_by_two_at_once_is_told() -> None:
 def test_refuses_other_batches(batch: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         list(data_loader([batch]))
-
-
-def test_refuses_several_inputs() -> None:
-    with pytest.raises(DataError, match=r"2 inputs \(data0, data1\)"):
-        data_iter(Iter(FLOATS, None, inputs=2))

@@ -134,6 +134,29 @@ def _street(store: Path) -> None:
     Image.fromarray(next(iter(scene_images("test"))).image).save(store / "street.png")
 
 
+def _pairs_network(store: Path) -> None:
+    """A network that reads a picture and numbers that belong to it."""
+    import onnx
+
+    from tests.formats.onnx.reading.files import Writer
+
+    w = Writer()
+    seen = w.op("Flatten", w.op("GlobalAveragePool", w.op("Relu", w.conv("picture", 3, 8))))
+    measured = w.op("Relu", w.op("Gemm", "numbers", w.normal(6, 5), w.normal(6), transB=1))
+    scores = w.op("Gemm", w.op("Concat", seen, measured, axis=1), w.normal(4, 14), w.normal(4), transB=1)
+    model = w.model(scores)
+    del model.graph.input[:]
+    for name, shape in _PAIRS.items():
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", *shape]))
+    onnx.save(model, store / "pairs.onnx")
+
+
+def _pairs(store: Path) -> None:
+    random = np.random.default_rng(0)
+    given = {name: random.normal(size=(30, *shape)).astype(np.float32) for name, shape in _PAIRS.items()}
+    np.savez(store / "pairs.npz", **given, y=random.integers(0, 4, 30))
+
+
 _MAKERS: dict[str, Make] = {
     "photos": _photos,
     "images.npz": _preprocessed,
@@ -144,5 +167,8 @@ _MAKERS: dict[str, Make] = {
     "cat.jpg": _photograph("skimage", "data/chelsea.png", "cat.jpg"),
     "temple.jpg": _photograph("sklearn", "datasets/images/china.jpg", "temple.jpg"),
     "street.png": _street,
+    "pairs.onnx": _pairs_network,
+    "pairs.npz": _pairs,
 }
+_PAIRS = {"picture": (3, 12, 12), "numbers": (5,)}
 _NEEDS = {"net.onnx": ("my",), "net-int8": ("my", "photos")}

@@ -55,7 +55,7 @@ def test_pieces_of_a_text_have_the_scores_of_the_whole(layout: str, states: Stat
     assert len(model.graph.outputs) == 3
     assert model.vocabulary is not None and model.vocabulary.size == TOKENS
     # What takes the place of the states does not read the ids themselves.
-    assert vocabulary_of(model.graph) == model.vocabulary
+    assert vocabulary_of(model.graph, model.graph.inputs[0]) == model.vocabulary
     data = sequences(3, tokens=True)
     whole = expected_scores(graph, data)
     np.testing.assert_allclose(in_pieces(model, model.graph, data, 2), whole, rtol=0, atol=2e-5)

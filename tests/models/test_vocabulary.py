@@ -26,20 +26,20 @@ def with_embeddings(*sizes: int) -> Builder:
 
 
 def test_what_only_embeddings_read_are_tokens() -> None:
-    assert vocabulary_of(sequence_network("NT")) == Vocabulary("embedding", 11)
-    assert vocabulary_of(sequence_network("NTC")) is None
+    assert vocabulary_of(sequence_network("NT"), "data") == Vocabulary("embedding", 11)
+    assert vocabulary_of(sequence_network("NTC"), "data") is None
 
 
 def test_the_smallest_of_several_vocabularies_holds() -> None:
-    assert vocabulary_of(graph(with_embeddings(9, 7, 8))) == Vocabulary("embedding7", 7)
+    assert vocabulary_of(graph(with_embeddings(9, 7, 8)), "data") == Vocabulary("embedding7", 7)
 
 
 def test_what_anything_else_reads_are_no_tokens() -> None:
     b = with_embeddings(9)
     b.op("mean", "mean", DATA)
-    assert vocabulary_of(graph(b)) is None
+    assert vocabulary_of(graph(b), "data") is None
 
 
 def test_a_vocabulary_without_a_size_is_refused() -> None:
     with pytest.raises(ModelError, match=r"'embedding0' \(Embedding\) does not say its vocabulary's size"):
-        vocabulary_of(graph(with_embeddings(0)))
+        vocabulary_of(graph(with_embeddings(0)), "data")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from quantkit.backends.mxnet.traceable import traceable_blocks
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph
 from quantkit.ir.tensor_bounds import MOST_VALUES
+from quantkit.units import counted
 
 INPUT = "data"
 
@@ -31,7 +32,8 @@ def parameter_shapes(
     Raises:
         ModelError: the network does not accept the shape, leaves a parameter's shape open, or has too many parameters.
     """
-    arguments, _, auxiliary = symbol_shapes(symbol_of(graph), "the network", input_shape, input_name, known)
+    inputs = {input_name: (1, *input_shape)}
+    arguments, _, auxiliary = symbol_shapes(symbol_of(graph), "the network", inputs, known)
     shapes = {**arguments, **auxiliary}
     count = sum(map(prod, shapes.values()))
     if count > MOST_VALUES:
@@ -39,21 +41,19 @@ def parameter_shapes(
     return shapes
 
 
-def block_network(
-    block: Any, input_shape: tuple[int, ...], time_major: bool = False
-) -> tuple[str, dict[str, np.ndarray]]:
-    """The symbol JSON and the parameters of an initialised gluon ``HybridBlock`` with one input.
+def block_network(block: Any, inputs: Mapping[str, tuple[int, ...]]) -> tuple[str, dict[str, np.ndarray]]:
+    """The symbol JSON and the parameters of an initialised gluon ``HybridBlock``.
 
-    ``input_shape`` is without the batch, which is the first axis of the input, the second if it is ``time_major``.
+    ``inputs`` are the shapes of what the block is called with, in this order, for a batch of one, and the names that
+    they get.
 
     Raises:
         ModelError: the block cannot be traced, does not accept the shape, or has parameters without values.
     """
     mxnet = load_mxnet()
     with mxnet.name.NameManager():
-        symbol = block_symbol(block)
-    at = 1 if time_major else 0
-    arguments, _, auxiliary = symbol_shapes(symbol, block.name, input_shape, batch_axis=at)
+        symbol = block_symbol(block, tuple(inputs))
+    arguments, _, auxiliary = symbol_shapes(symbol, block.name, inputs)
     shapes = {**arguments, **auxiliary}
     try:
         params = {
@@ -92,8 +92,8 @@ def imagenet_names() -> tuple[str, ...]:
     return tuple(ImageNet1kAttr().classes)
 
 
-def block_symbol(block: Any) -> Any:
-    """The symbol that a gluon ``HybridBlock`` makes of the one input ``data``.
+def block_symbol(block: Any, inputs: Sequence[str] = (INPUT,)) -> Any:
+    """The symbol that a gluon ``HybridBlock`` makes of inputs of these names.
 
     Raises:
         ModelError: the block cannot be traced.
@@ -101,11 +101,12 @@ def block_symbol(block: Any) -> Any:
     mxnet = load_mxnet()
     try:
         with traceable_blocks():
-            outputs = block(mxnet.sym.var(INPUT))
+            outputs = block(*map(mxnet.sym.var, inputs))
     except (mxnet.base.MXNetError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise ModelError(
-            f"block {block.name!r} cannot be traced with one symbolic input: {_first_line(error)}; "
-            "make it a HybridBlock whose hybrid_forward takes one batch"
+            f"block {block.name!r} cannot be traced with {counted(len(inputs), 'symbolic input')}: "
+            f"{_first_line(error)}; make it a HybridBlock. If its hybrid_forward takes several inputs, give the shapes "
+            "of all by names, in their order: input_shape={'left': (3, 32, 32), 'right': (5,)}"
         ) from error
     return mxnet.sym.Group(list(outputs)) if isinstance(outputs, (list, tuple)) else outputs
 
@@ -113,38 +114,42 @@ def block_symbol(block: Any) -> Any:
 def symbol_shapes(
     symbol: Any,
     name: str,
-    input_shape: tuple[int, ...],
-    input_name: str = INPUT,
+    inputs: Mapping[str, tuple[int, ...]],
     known: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    batch_axis: int = 0,
 ) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one.
 
     Args:
         symbol: an ``mx.sym.Symbol``.
         name: what messages call the network.
-        input_shape: of its input, without the batch.
-        input_name: of the variable that takes the input.
+        inputs: the shapes of its inputs, with the batch, by the names of their variables.
         known: shapes that the network states for other variables.
-        batch_axis: of the input.
 
     Raises:
-        ModelError: the network does not accept the shape, or leaves shapes open.
+        ModelError: the network does not accept the shapes, or leaves shapes open.
     """
     try:
         given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
-        inferred = shapes_of(symbol, {**given, input_name: (*input_shape[:batch_axis], 1, *input_shape[batch_axis:])})
+        inferred = shapes_of(symbol, {**given, **inputs})
     except failures() as error:
         raise ModelError(
-            f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "
+            f"{name} does not accept input of shape {_shown(inputs)}: {_first_line(error)}; "
             "give the input shape it was made for"
         ) from error
     if inferred is None:
-        raise ModelError(f"{name}: the shapes of its parameters do not follow from input {input_shape}")
+        raise ModelError(
+            f"{name}: the shapes of its parameters do not follow from input {_shown(inputs)}; if it has other inputs, "
+            "give the shapes of all by their names (--input-shape left=3,32,32 --input-shape right=5)"
+        )
     arguments, outputs, auxiliary = inferred
     named = dict(zip(symbol.list_arguments(), arguments))
-    named.pop(input_name, None)
+    named = {key: shape for key, shape in named.items() if key not in inputs}
     return named, list(outputs), dict(zip(symbol.list_auxiliary_states(), auxiliary))
+
+
+def _shown(inputs: Mapping[str, tuple[int, ...]]) -> str:
+    """Shapes of inputs without the batch of one, which is the first or the second axis."""
+    return " and ".join(str(shape[1:] if shape[0] == 1 else (shape[0], *shape[2:])) for shape in inputs.values())
 
 
 def _first_line(error: Exception) -> str:

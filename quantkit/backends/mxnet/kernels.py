@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -51,23 +51,18 @@ class Kernel:
 
 
 def kernels_of(
-    symbol: Path,
-    params: Path,
-    input_shape: tuple[int, ...],
-    batch: int = 1,
-    timeout: float = 300.0,
-    states: Sequence[tuple[int, ...]] = (),
+    symbol: Path, params: Path, *input_shapes: tuple[int, ...], batch: int = 1, timeout: float = 300.0
 ) -> tuple[Kernel, ...]:
-    """Run a checkpoint with one image input (``input_shape`` without the batch axis) and list its kernels.
+    """Run a checkpoint and list its kernels.
 
     It runs in a separate process, so that an engine that aborts does not end the caller, and with MXNet's own
-    fusion off. Operators that MXNet computes without oneDNN do not appear. ``states`` are the shapes of further inputs,
-    in their order.
+    fusion off. Operators that MXNet computes without oneDNN do not appear. ``input_shapes`` are those of the inputs, in
+    their order, without the batch axis.
 
     Raises:
         EngineError: the network cannot be run, the engine ends the process, or it takes over ``timeout`` seconds.
     """
-    shapes = ";".join(",".join(map(str, (batch, *shape))) for shape in (input_shape, *states))
+    shapes = ";".join(",".join(map(str, (batch, *shape))) for shape in input_shapes)
     command = module_command("quantkit.backends.mxnet.verbose_run", str(symbol), str(params), shapes)
     env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
     try:

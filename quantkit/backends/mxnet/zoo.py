@@ -14,7 +14,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
 from quantkit.backends.mxnet.data_sets import data_set_classes
-from quantkit.backends.mxnet.gluon import block_symbol, symbol_shapes
+from quantkit.backends.mxnet.gluon import INPUT, block_symbol, symbol_shapes
 from quantkit.backends.mxnet.inception_bn import inception_bn
 from quantkit.backends.mxnet.without_weights import without_weights
 from quantkit.errors import ModelError
@@ -93,7 +93,7 @@ def zoo_network(name: str, input_shape: Shape, options: Options = ()) -> ZooNetw
     with mxnet.name.NameManager():
         block = _OWN[name]() if name in _OWN else _from_gluoncv(name, dict(options))
         symbol = block_symbol(block)
-    arguments, outputs, auxiliary = symbol_shapes(symbol, name, input_shape)
+    arguments, outputs, auxiliary = symbol_shapes(symbol, name, {INPUT: (1, *input_shape)})
     shapes = {**arguments, **auxiliary}
     places = block._collect_params_with_prefix()
     structured = {each.name: place for place, each in places.items() if each.name in shapes}

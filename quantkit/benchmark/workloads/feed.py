@@ -95,6 +95,7 @@ def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Ne
         model.preprocess,
         model.source.weights,
         vocabulary=model.vocabulary,
+        joined=model.joined,
     )
 
 

@@ -194,6 +194,10 @@ def _from_bundle(
             f"the ONNX file of bundle {directory} reads the state {manifest.states[0].input!r}, and benchmarks hand "
             f"none on; give --variants {own}, or a bundle of the network loaded with --states zero"
         )
+    if manifest.input.joined and exported:
+        raise UserError(
+            f"the ONNX file of bundle {directory} has several inputs, and benchmarks feed one; give --variants {own}"
+        )
     checkpoints: Mapping[str, Checkpoint] = {}
     obstacles: Mapping[str, str] = {}
     if others:

@@ -56,7 +56,7 @@ def fused_reference(
             model = load_model(
                 spec,
                 weights=weights,
-                input_shape=bundle.manifest.input.shape,
+                input_shape=bundle.input_shapes,
                 states=states,
                 preprocess=bundle.preprocess,
                 quiet=True,

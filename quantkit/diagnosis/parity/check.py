@@ -9,8 +9,8 @@ from typing import Optional
 import numpy as np
 
 from quantkit.backends.base import sole_input
+from quantkit.backends.one_input import with_one_input
 from quantkit.backends.registry import ONNX_ENGINES
-from quantkit.backends.zero_states import from_zero
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.verify import Check
 from quantkit.diagnosis.parity.layers import LayerParity, first_diverging, layer_parity
@@ -25,7 +25,6 @@ from quantkit.diagnosis.parity.outputs import (
     parity_of,
 )
 from quantkit.diagnosis.parity.precision import PrecisionParity, precision_parity
-from quantkit.ir.handed_states import zeros_of
 from quantkit.progress import Progress, silent
 from quantkit.tasks.agreement import TaskAgreement, agreement_for
 from quantkit.units import counted
@@ -92,7 +91,7 @@ def engine_parity(
     """
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
     backend = chosen.backend()
-    session, states = from_zero(backend.open_session(content), bundle.states), bundle.states
+    session = with_one_input(backend.open_session(content), bundle.deployed)
     agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
     demand = Demand()
     if agreement is not None:
@@ -110,9 +109,9 @@ def engine_parity(
     if batches is not None:
         of_task = _task_agreement(bundle)
         on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand, of_task)
-    inputs = {name: sample, **zeros_of(states, len(sample))}
+    inputs = bundle.deployed.values(name, sample)
     precision = precision_parity(file, backend.executed_layers(content, inputs)) if backend.rewrites else None
-    by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress, states)) if layers else None
+    by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress, bundle.deployed)) if layers else None
     return EngineParity(engine, backend.version(), on_sample, on_images, precision, by_layer)
 
 

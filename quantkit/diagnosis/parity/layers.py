@@ -18,9 +18,9 @@ from quantkit.backends.registry import Engine
 from quantkit.diagnosis.parity.onnx_file import OnnxFile
 from quantkit.evaluation.agreement import cosines
 from quantkit.formats.onnx.writing.conversion import name_of
+from quantkit.ir.deployed_form import DeployedForm
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.handed_states import HandedState, zeros_of
 from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices, part_names, recurrent_layer_of
 from quantkit.lowering.mxnet_int8 import Int8Symbol, int8_symbol
 from quantkit.lowering.onnx_lstm import written_integers
@@ -40,6 +40,8 @@ between two neighbours. Only results that were rounded more than once, as where 
 
 # Of an LSTM layer alone: where the last bit decides the rounding of one state, all later steps differ, and ever more.
 _STEPS = 10
+
+_AS_MEASURED = DeployedForm()
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def layer_parity(
     engine: Engine[bytes],
     images: np.ndarray,
     progress: Progress = silent,
-    states: Sequence[HandedState] = (),
+    deployed: DeployedForm = _AS_MEASURED,
 ) -> list[LayerParity]:
     """Compare every tensor that has integers, and the results of dense layers, in the network's order.
 
@@ -101,7 +103,7 @@ def layer_parity(
         engine: the engine.
         images: a batch of the network's input, float32; all its tensors are held in memory at once.
         progress: wraps the walk over the layers.
-        states: those that are inputs of the file; they are zero.
+        deployed: what the file reads.
 
     Raises:
         EngineError: an engine cannot run the network.
@@ -114,7 +116,7 @@ def layer_parity(
     (name,) = network.graph.inputs
     tensors = [layer.writes for layer in layers]
     backend = engine.backend()
-    computed = _tensors(file, backend, {name: images, **zeros_of(states, len(images))}, tensors)
+    computed = _tensors(file, backend, deployed.values(name, images), tensors)
     walk = progress(zip(layers, computed), len(layers), f"comparing {engine.title} with MXNet layer by layer")
     return [_compared(layer, file, backend, values) for layer, values in walk]
 

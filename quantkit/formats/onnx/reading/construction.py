@@ -48,7 +48,7 @@ class Construction:
     """
 
     opset: int
-    image: str
+    inputs: frozenset[str]
     outputs: frozenset[str]
     names: Names
     budget: Budget
@@ -136,7 +136,7 @@ class Construction:
 
     def layer(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
         """Add the operator that does the node's work, where others make its outputs of it: it takes the node's name."""
-        taken = node.name in self.outputs or node.name == self.image
+        taken = node.name in self.outputs or node.name in self.inputs
         return self._add(self.names.take(node.name) if taken else node.name, node, op, inputs, shape, attrs)
 
     def finish(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
@@ -153,7 +153,7 @@ class Construction:
         name = node.name
         if node.outputs[output] in self.outputs:
             name = node.outputs[output]
-        elif output > 0 or name in self.outputs or name == self.image:
+        elif output > 0 or name in self.outputs or name in self.inputs:
             name = self.names.take(f"{name}_{output}")
         result = self._add(name, node, op, inputs, shape, attrs)
         self.values[node.outputs[output]] = result

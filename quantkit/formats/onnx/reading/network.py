@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from quantkit.errors import ModelError
 from quantkit.formats.mxnet.params import check_finite
 from quantkit.formats.onnx.reading.biases import with_biases
 from quantkit.formats.onnx.reading.construction import Construction, transposed
 from quantkit.formats.onnx.reading.conversion import convert
-from quantkit.formats.onnx.reading.inputs import checked_shape, has_steps_first, may_be_sequence, sole_input, told_shape
+from quantkit.formats.onnx.reading.inputs import (
+    Shapes,
+    check_inputs,
+    checked_shape,
+    has_steps_first,
+    may_be_sequence,
+    shape_of_one,
+    shapes_of_several,
+    told_shape,
+)
 from quantkit.formats.onnx.reading.read import Input, OnnxNetwork, read_network
 from quantkit.formats.onnx.reading.recurrent import OtherBatchAxis
 from quantkit.formats.onnx.reading.states import with_zero_states
-from quantkit.formats.onnx.reading.values import BATCH, Budget, Computed, Constant, OnnxNode, Shape, shown
+from quantkit.formats.onnx.reading.values import BATCH, Budget, Computed, Constant, OnnxNode, Shape, Value, shown
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.joined_inputs import free_name, with_inputs_joined
 from quantkit.ir.names import Names
 
 _TO_CHANNELS_LAST = (0, 2, 3, 1)
@@ -36,13 +47,14 @@ _FILLED_BYTES = 5 * 2**27
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """A network with one input, and the file's metadata.
+    """A network, and the file's metadata.
 
     ``input_shape`` is that of one sample: (channels, height, width), (features,), (steps, features), or (steps,) for
     tokens. ``usual_shape`` is ``input_shape`` with the extents that the file fixes. Nodes and parameters keep their
     ONNX names where these are free; the network's outputs always do. ``sha256`` is that of the file and of the files
     that hold its weights. ``zero_states`` are the inputs of the file that were initial states; ``steps_first`` says
-    whether its input has the batch as its second axis.
+    whether its input has the batch as its second axis. ``joined`` are the shapes of its inputs where it has several:
+    ``graph`` reads them as one vector, see ``ir.joined_inputs``, of which ``input_shape`` is the length.
     """
 
     graph: Graph
@@ -52,9 +64,12 @@ class Imported:
     sha256: str
     zero_states: tuple[str, ...]
     steps_first: bool
+    joined: Shapes = field(default_factory=dict)
 
 
-def import_network(path: Path, input_shape: Optional[Shape] = None, steps_first: Optional[bool] = None) -> Imported:
+def import_network(
+    path: Path, input_shape: Union[Shape, Shapes, None] = None, steps_first: Optional[bool] = None
+) -> Imported:
     """Read an FP32 network (16-bit floating-point weights become 32-bit ones) from an ONNX file, opset 6 to 24.
 
     A fixed batch size becomes open. An input with the channels last is read with the channels first; sequences with the
@@ -63,21 +78,26 @@ def import_network(path: Path, input_shape: Optional[Shape] = None, steps_first:
 
     Args:
         path: the file; weights outside it must lie in the same folder or below.
-        input_shape: of one input without the batch, if the file leaves it open or the network takes others, too.
+        input_shape: of one input without the batch, if the file leaves it open or the network takes others, too; by
+            their names where there are several.
         steps_first: whether an input of sequences has the batch as its second axis; None: as its recurrent layers read
-            it.
+            it. Several inputs begin with the batch.
 
     Raises:
-        ModelError: the file cannot be read or is damaged, is an INT8 network, does not have exactly one input,
-            or has operators that the engine lacks; the message names them.
+        ModelError: the file cannot be read or is damaged, is an INT8 network, has no input or one that is not
+            read, or has operators that the engine lacks; the message names them.
         UserError: the package ``onnx`` is not installed.
     """
     network = with_zero_states(read_network(path))
-    image = sole_input(network, path)
+    check_inputs(network, path)
+    if len(network.inputs) > 1:
+        return _with_several_inputs(network, path, input_shape)
+    (image,) = network.inputs
+    shape = shape_of_one(image, input_shape, path)
     likely = has_steps_first(network, image) if steps_first is None else steps_first and may_be_sequence(image)
     for tried in (likely, not likely) if steps_first is None else (likely,):
         with suppress(OtherBatchAxis):
-            return _imported(network, image, path, input_shape, tried)
+            return _imported(network, image, path, shape, tried)
     if steps_first is not None:
         raise ModelError(
             f"{path}: its recurrent layers would take the samples of a batch for steps with that layout; leave the "
@@ -97,11 +117,7 @@ def _imported(
     if steps_first:
         fixed, told = told[0], (fixed, *told[1:])
     shape = checked_shape(image, told, input_shape, path)
-    outputs = frozenset(network.outputs)
-    names = Names((image.name, *outputs, *(node.name for node in network.nodes)))
-    budget = Budget(_FEW_BYTES + _MOST_TIMES * network.size)
-    state = Construction(network.opset, image.name, outputs, names, budget, Budget(_FILLED_BYTES), fixed)
-    state.values.update({name: Constant(name, array) for name, array in network.constants.items()})
+    state = _begun(network, fixed)
     state.values[image.name] = Computed(Tensor(image.name), (BATCH, *shape), integral=not image.floating)
     if steps_first:
         entry = OnnxNode("Transpose", f"{image.name}_batch_first", (image.name,), (image.name,), {})
@@ -111,25 +127,64 @@ def _imported(
     if last:
         entry = OnnxNode("Transpose", f"{image.name}_channels_last", (image.name,), (image.name,), {})
         state.values[image.name] = transposed(state, entry, state.computed(entry), _TO_CHANNELS_LAST, "turned")
-    convert(state, network.nodes, path)
-    graph = with_biases(_graph(state, network.outputs, image.name, path))
-    check_finite(graph.params, str(path))
+    graph = _converted(state, network, path)
     usual = tuple(own or asked for own, asked in zip(told, shape))
     return Imported(graph, shape, usual, network.metadata, network.sha256, network.zero_states, steps_first)
 
 
-def _graph(state: Construction, outputs: Sequence[str], image: str, path: Path) -> Graph:
+def _with_several_inputs(network: OnnxNetwork, path: Path, given: Union[Shape, Shapes, None]) -> Imported:
+    """The network with its inputs in one vector."""
+    fixed, shapes = shapes_of_several(network.inputs, given, path)
+    state = _begun(network, fixed)
+    for each in network.inputs:
+        shape = (BATCH, *shapes[each.name])
+        state.values[each.name] = Computed(Tensor(each.name), shape, integral=not each.floating)
+    try:
+        graph = _converted(state, network, path)
+    except OtherBatchAxis as error:
+        raise ModelError(
+            f"{path}: its recurrent layers read steps before the batch; export the network with the batch first"
+        ) from error
+    joined = {name: shapes[name] for name in graph.inputs}
+    graph = with_inputs_joined(graph, free_name(frozenset(graph.names), joined), joined)
+    values = (sum(map(prod, joined.values())),)
+    return Imported(graph, values, values, network.metadata, network.sha256, network.zero_states, False, joined)
+
+
+def _begun(network: OnnxNetwork, fixed: Optional[int]) -> Construction:
+    """The construction of a network, with its constants."""
+    inputs, outputs = frozenset(each.name for each in network.inputs), frozenset(network.outputs)
+    names = Names((*inputs, *outputs, *(node.name for node in network.nodes)))
+    budget = Budget(_FEW_BYTES + _MOST_TIMES * network.size)
+    constants: dict[str, Value] = {name: Constant(name, array) for name, array in network.constants.items()}
+    return Construction(network.opset, inputs, outputs, names, budget, Budget(_FILLED_BYTES), fixed, constants)
+
+
+def _converted(state: Construction, network: OnnxNetwork, path: Path) -> Graph:
+    """The whole network, with those of its inputs that it reads."""
+    convert(state, network.nodes, path)
+    graph = with_biases(_graph(state, network, path))
+    check_finite(graph.params, str(path))
+    return graph
+
+
+def _graph(state: Construction, network: OnnxNetwork, path: Path) -> Graph:
+    outputs = network.outputs
     values = {name: _output(state, name, path) for name in outputs}
     inside = {name: value for name, value in values.items() if value.shape[0] != BATCH}
     values.update(_batch_first(state, inside))
     tensors = tuple(values[name].tensor for name in outputs)
-    return Graph(tuple(state.nodes.values()), (image,), tensors, state.params).pruned()
+    graph = Graph(
+        tuple(state.nodes.values()), tuple(each.name for each in network.inputs), tensors, state.params
+    ).pruned()
+    read = {tensor.node for node in graph.nodes for tensor in node.inputs} | {tensor.node for tensor in tensors}
+    return replace(graph, inputs=tuple(name for name in graph.inputs if name in read) or graph.inputs[:1])
 
 
 def _output(state: Construction, name: str, path: Path) -> Computed:
     value = state.values.get(name)
     if not isinstance(value, Computed):
-        raise ModelError(f"{path}: the output {name!r} does not depend on the image; leave it out of the network")
+        raise ModelError(f"{path}: the output {name!r} does not depend on the input; leave it out of the network")
     if BATCH not in value.shape:
         raise ModelError(
             f"{path}: the output {name!r} has the shape {shown(value.shape)}, not the batch as its first axis; "

@@ -147,8 +147,9 @@ def _sparse(model: ModelProto) -> None:
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4]))
 
 
-def _two_inputs(model: ModelProto) -> None:
-    model.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, 6, 6]))
+def _two_batches(model: ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    model.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 4, 6, 6]))
     model.graph.node[1].CopyFrom(helper.make_node("Add", ["t0", "y"], ["t1"]))
 
 
@@ -206,13 +207,13 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "subgraph": (_subgraph, "node 'choice' .If.*network within the network"),
     "function": (_function, "F 'call'.*'own'.*inline"),
     "sparse weight": (_sparse, "sparse weights"),
-    "two inputs": (_two_inputs, "2 inputs .'x', 'y'"),
+    "two batches": (_two_batches, "the first axis of 'x' has 2, that of 'y' 5; export it with the batch"),
     "integers as input": (_integers, "'x' holds other than floating-point"),
     "vectors as input": (_vectors, "input .N, 3.; 1 to 3 axes are read"),
     "numbers as input": (_numbers, "'x' has 1 axes"),
     "too small": (_small, "window of .3, 3. is larger than its input"),
     "other features": (_other_features, "weight for 144 features does not fit input .N, 168."),
-    "constant output": (_one_output_of_constants, "'constant' does not depend on the image"),
+    "constant output": (_one_output_of_constants, "'constant' does not depend on the input"),
     "name of other bytes": (_metadata_name, "UTF-8|not a complete"),
 }  # fmt: skip
 
