@@ -1,4 +1,4 @@
-# make demo: quantize ResNet-50 and the trained network that ships. make test: everything CI runs.
+# make demo: quantize ResNet-50 and the trained network that ships. make test: the linters, and all tests of both engines.
 PYTHON ?= python3.11
 ENGINE ?= onednn
 VENV := .venv-$(ENGINE)
@@ -61,7 +61,7 @@ docs: .venv-docs/installed
 # `--randomly-seed` and the number that is printed at the end repeat it.
 # A file's tests run in one process, for their fixtures; the pages of docs/, together the longest file, are shared out.
 PARALLEL := -m 'not timing' -n 2 --dist loadfile
-# Those that measure the coverage of the core packages, which slows them down by a quarter.
+# The tests that measure the coverage of the core packages. Measuring slows them by a quarter, so the others do without.
 COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
 	$(wildcard tests/test_*.py)
 test-onednn: .venv-onednn/installed
@@ -73,9 +73,9 @@ test-onednn: .venv-onednn/installed
 # With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
 # made of the results, and commands, are the same with either wheel.
 WITH_mkl := tests/backends/mxnet tests/fusion tests/quantization tests/lowering tests/ir tests/formats/mxnet \
-	tests/bundle tests/models tests/deployment tests/cli/test_verify.py \
+	tests/bundle tests/models tests/deployment tests/accuracy tests/cli/test_verify.py tests/cli/test_profile.py \
 	tests/benchmark/workers/test_worker.py \
-	$(patsubst %,tests/test_%.py,api cells dense_chains properties sequences vectors)
+	$(patsubst %,tests/test_%.py,api cells properties sequences vectors)
 LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py tests/models/test_scene_networks.py tests/models/test_recurrent.py
 TESTS_mkl := $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
 test-mkl: .venv-mkl/installed

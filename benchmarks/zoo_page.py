@@ -27,8 +27,8 @@ _SORTED = (
 )
 
 _SATURATED = (
-    "On processors without VNNI sums of two products saturate in 16 bits: INT8 deviates more from FP32 there, and "
-    "engines, which add other products first, from each other."
+    "On processors without VNNI, sums of two products saturate in 16 bits. INT8 then deviates more from FP32, and "
+    "engines deviate more from each other, since they pair different products."
 )
 
 Cells = Mapping[str, Any]

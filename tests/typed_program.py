@@ -109,10 +109,10 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(quantkit.load_model("lm", layout="TNC").vocabulary, Optional[quantkit.Vocabulary])
     kind: quantkit.StatesKind = "inputs"
     assert_type(quantkit.load_model("lm", states=kind).states, tuple[quantkit.HandedState, ...])
-    several = quantkit.load_model("net.onnx", input_shape={"left": (3, 32, 32), "right": [5]}).joined
-    assert_type(several, Optional[quantkit.JoinedInputs])
-    if several is not None:
-        assert_type(several.inputs, tuple[quantkit.JoinedInput, ...])
+    inputs = quantkit.load_model("net.onnx", input_shape={"left": (3, 32, 32), "right": [5]}).joined
+    assert_type(inputs, Optional[quantkit.JoinedInputs])
+    if inputs is not None:
+        assert_type(inputs.inputs, tuple[quantkit.JoinedInput, ...])
     corners: quantkit.BoxCorners = "pixels"
     assert_type(quantkit.load_model("detector.onnx", box_corners=corners).box_corners, quantkit.BoxCorners)
     verdict: quantkit.Verdict = evaluation.comparisons[0].result.verdict

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from quantkit.backends.mxnet.capabilities import missing_kernel
 from quantkit.errors import ModelError
 from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator
 from quantkit.ir.fused_layer import FUSED, FusedLayer, form_problem, fused_layer_of, has_constant_weights
@@ -126,7 +125,6 @@ def _fused_node(node: Node) -> Node:
 
 
 def _has_kernel(layer: FusedLayer) -> bool:
-    # Unfused convolutions that have none stay as they are: 1-D ones, and what the engine's release lacks.
-    if not layer.is_convolution or layer.node.body is not None:
-        return True
-    return len(integers(layer.core, "kernel")) > 1 and missing_kernel(layer) is None
+    # The fused operator takes no 1-D kernels, and no 3-D ones before MXNet 1.9. The form may not depend on what is
+    # installed: bundles are read elsewhere.
+    return not layer.is_convolution or layer.node.body is not None or len(integers(layer.core, "kernel")) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from quantkit.backends.mxnet.capabilities import missing_kernel, takes_all_groups, takes_clips
+from quantkit.backends.mxnet.capabilities import has_3d_kernels, missing_kernel, quantizes_all_groups
 from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Node
@@ -24,12 +24,15 @@ def convolution_obstacle(layer: FusedLayer, filters: int, dtype: DType) -> Optio
         return f"the engine's INT8 convolution does not take the layout {layout}"
     if missing := missing_kernel(layer):
         return missing
-    if not has_groups_of_channels(filters, layer.groups) or takes_all_groups():
+    if not has_groups_of_channels(filters, layer.groups) or quantizes_all_groups():
         return None
     if dtype == "int8":
         return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
     if _keeps_pixels(layer.core):
-        return "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels"
+        return (
+            "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels, stride "
+            "1 and no padding"
+        )
     return None
 
 
@@ -56,6 +59,6 @@ def pooling_obstacle(node: Node, shape: tuple[int, ...]) -> Optional[str]:
     # Lowering adds the kernel that pooling of whole images does not need.
     if axes not in (2, 3) or (len(integers(node, "kernel")) != axes and (axes == 3 or "kernel" in node.attrs)):
         return "the engine's INT8 pooling needs a kernel of two or three extents"
-    if axes == 3 and not takes_clips():
+    if axes == 3 and not has_3d_kernels():
         return "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"
     return None

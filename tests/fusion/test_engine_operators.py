@@ -75,17 +75,17 @@ def test_a_dense_layer_in_fp32_says_that_it_has_a_relu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "clips", "form"),
+    ("kernel", "form"),
     [
-        ("(3, 3)", False, "_sg_mkldnn_conv(data, w) [Convolution(data, weight)]"),
-        ("(1, 3, 3)", True, "_sg_mkldnn_conv(data, w) [Convolution(data, weight)]"),
-        ("(1, 3, 3)", False, "Convolution(data, w) kernel=(1, 3, 3) no_bias=True"),
+        ("(3, 3)", "_sg_mkldnn_conv(data, w) [Convolution(data, weight)]"),
+        ("(1, 3, 3)", "Convolution(data, w) kernel=(1, 3, 3) no_bias=True"),
     ],
 )
-def test_convolutions_are_fused_layers_in_fp32_where_the_engine_has_a_kernel(
-    kernel: str, clips: bool, form: str, monkeypatch: pytest.MonkeyPatch
+def test_convolutions_are_fused_layers_in_fp32_where_every_release_has_a_kernel(
+    kernel: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capabilities, "takes_clips", lambda: clips)
+    """Whatever is installed, so that bundles are read alike everywhere."""
+    monkeypatch.setattr(capabilities, "load_mxnet", None)
     b = Builder()
     graph = b.graph(b.op("Convolution", "conv", DATA, b.param("w", np.ones(1)), kernel=kernel, no_bias=True))
     assert fp32(graph) == [f"conv = {form} of conv"]

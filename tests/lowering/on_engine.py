@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from quantkit.backends.mxnet.execute import run
-from quantkit.calibration.collect import collect_ranges
-from quantkit.calibration.table import CalibrationTable
-from quantkit.fusion.float_symbol import float_graph
-from quantkit.fusion.fuse import Fused, fuse
+from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.plan import QuantizationPlan
-from quantkit.quantization.planning import calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from tests.quantization.algorithms.networks import planned
 
 
-def quantized(graph: Graph, data: np.ndarray, exclude: Sequence[str] = ()) -> tuple[Fused, QuantizationPlan, Graph]:
-    fused = fuse(graph, data.shape[1:])
-    targets = calibration_targets(fused.graph)
-    ranges = collect_ranges(float_graph(fused.graph), targets, [data], len(data), "minmax")
-    table = CalibrationTable("minmax", len(data), "random", ranges, "0" * 64, "0" * 64)
-    plan = make_plan(fused, table, exclude)
+def quantized(graph: Graph, data: np.ndarray, *exclude: str) -> tuple[Fused, QuantizationPlan, Graph]:
+    """The network fused and calibrated on ``data``, what becomes of it, and its INT8 symbol."""
+    fused, plan = planned(graph, data, *exclude)
     return fused, plan, int8_graph(QuantizedGraph(fused.graph, plan))
 
 

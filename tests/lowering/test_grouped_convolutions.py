@@ -101,7 +101,10 @@ def test_grouped_convolutions_with_three_axes(groups: int) -> None:
     attrs = {"kernel": (3, 3, 3), "pad": (1, 1, 1), "num_filter": 8, "num_group": groups, "no_bias": True}
     layer = b.op("Convolution", "conv", DATA, b.param("conv_weight", weight), **attrs)
     data = np.abs(np.random.default_rng(1).normal(size=(2, 8, 4, 8, 8))).astype(np.float32)
-    assert largest_error(b.graph(b.relu("relu", layer)), data) < 0.03
+    graph = b.graph(b.relu("relu", layer))
+    fused, plan, _ = quantized(graph, data)
+    assert plan.is_int8(fused.graph.nodes[-1])
+    assert largest_error(graph, data) < 0.03
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -162,7 +162,7 @@ def test_an_addition_that_no_convolution_takes() -> None:
 def test_excluded_layers_run_in_fp32_and_the_rest_around_them_in_int8() -> None:
     graph = residual_v1()
     data = images()
-    _, _, int8 = quantized(graph, data, exclude=["conv1"])
+    _, _, int8 = quantized(graph, data, "conv1")
     assert int8.by_name["relu1"].op == "_sg_mkldnn_conv"
     assert "quantized" not in int8.by_name["relu1"].attrs
     assert cosine(run(graph, {"data": data})[0], run(int8, {"data": data})[0]) > 0.999

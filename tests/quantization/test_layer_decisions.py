@@ -37,7 +37,10 @@ def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
 
 
 SIGNED_GROUPS = "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
-GROUPS_OF_PIXELS = "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels"
+GROUPS_OF_PIXELS = (
+    "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels, stride 1 and no "
+    "padding"
+)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_groups_of_several_channels(
     newer: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(obstacles, "takes_all_groups", lambda: newer)
+    monkeypatch.setattr(obstacles, "quantizes_all_groups", lambda: newer)
     b = Fuser()
     graph = b.graph(b.layer("conv", num_group=groups, **attrs))
     plan = planned(whole(graph), data=values, dtype=dtype)
@@ -73,7 +76,7 @@ def test_groups_of_several_channels(
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_convolutions_of_clips(newer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capabilities, "takes_clips", lambda: newer)
+    monkeypatch.setattr(capabilities, "has_3d_kernels", lambda: newer)
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("conv", kernel="(3, 3, 3)", layout="NCDHW"))))
     expected = None if newer else "the fused convolution of MXNet before 1.9 takes 2-D kernels only"
@@ -81,7 +84,7 @@ def test_convolutions_of_clips(newer: bool, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_groups_of_several_channels_of_a_signed_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obstacles, "takes_all_groups", lambda: False)
+    monkeypatch.setattr(obstacles, "quantizes_all_groups", lambda: False)
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("last", b.layer("conv"), num_group=4))))
     assert (reason(plan, "conv"), reason(plan, "last")) == (None, SIGNED_GROUPS)

@@ -52,7 +52,7 @@ def test_pooling(attrs: dict[str, Any], shape: tuple[int, ...], expected: Option
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_pooling_of_clips(newer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obstacles, "takes_clips", lambda: newer)
+    monkeypatch.setattr(obstacles, "has_3d_kernels", lambda: newer)
     b = Fuser()
     pooled = b.op("Pooling", "pool", b.rectified("relu"), kernel=(1, 2, 2), layout="NCDHW")
     expected = None if newer else "the INT8 pooling of MXNet before 1.9 takes 2-D kernels only"

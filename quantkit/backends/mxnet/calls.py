@@ -18,8 +18,7 @@ _forks = 0
 def forks() -> int:
     """How often this process was forked; ask within ``engine_calls``, which no fork interrupts.
 
-    MXNet stops its threads for a fork and starts new ones afterwards, also in the parent. MKL-DNN 1.0 keeps the working
-    memory of a primitive with the thread that made it: in another, the process ends with a segmentation fault.
+    Forks of which Python does not tell, such as those of ``subprocess`` with ``user``, do not count.
     """
     return _forks
 

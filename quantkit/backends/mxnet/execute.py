@@ -12,6 +12,7 @@ import numpy as np
 
 from quantkit.backends.base import Inputs, Session, Shape
 from quantkit.backends.mxnet.calls import engine_calls, failures, forks, stock_fusion_off
+from quantkit.backends.mxnet.capabilities import outlives_forks
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.instructions import prepare_instructions
 from quantkit.backends.mxnet.outputs import values_of
@@ -33,8 +34,6 @@ class _Bound:
 
     inputs: tuple[Any, ...]
     executor: Any
-    forks: int
-    """``forks()`` when it was bound."""
 
 
 class MxnetSession(Session):
@@ -64,6 +63,8 @@ class MxnetSession(Session):
             self._args = {name: value for name, value in given.items() if name not in auxiliary}
             self._auxiliary = {name: given[name] for name in auxiliary}
         self._bound: dict[tuple[Shape, ...], _Bound] = {}
+        self._first: Optional[tuple[Shape, ...]] = None
+        self._forks = forks()
         if shapes is not None:
             self._bound_to(tuple(tuple(shapes[name]) for name in graph.inputs))
 
@@ -91,7 +92,7 @@ class MxnetSession(Session):
 
     def _shapes_for(self, given: tuple[Shape, ...]) -> tuple[Shape, ...]:
         """The shapes that inputs of the shapes ``given`` are filled up to."""
-        first = next(iter(self._bound), given)
+        first = self._first or given
         if given == first:
             return first
         images, most = given[0][:1], first[0][:1]
@@ -103,15 +104,20 @@ class MxnetSession(Session):
         return tuple((size, *shape[1:]) for shape in given)
 
     def _bound_to(self, shapes: tuple[Shape, ...]) -> _Bound:
-        """The network bound to shapes of its inputs, until a fork; the parameters are the same for all shapes."""
-        if shapes not in self._bound or self._bound[shapes].forks != forks():
+        """The network bound to shapes of its inputs; the parameters are the same for all shapes."""
+        if self._forks != forks():
+            self._forks = forks()
+            if not outlives_forks():
+                self._bound.clear()
+        if shapes not in self._bound:
             mxnet = load_mxnet()
             with engine_calls("bind the network"), stock_fusion_off():
                 known = {name: value.shape for name, value in self._args.items()}
                 check_tensors(self._graph, self._symbol, {**known, **dict(zip(self._graph.inputs, shapes))})
                 inputs = tuple(mxnet.nd.zeros(shape) for shape in shapes)
                 args = {**self._args, **dict(zip(self._graph.inputs, inputs))}
-                self._bound[shapes] = _Bound(inputs, bound(self._symbol, args, self._auxiliary), forks())
+                self._bound[shapes] = _Bound(inputs, bound(self._symbol, args, self._auxiliary))
+                self._first = self._first or shapes
         return self._bound[shapes]
 
 

@@ -64,9 +64,11 @@ def int8_allowed(float32: Path, int8: Path) -> float:
 def too_far(found: float, name: str, allowed: Optional[float], *, int8: bool) -> str:
     """What to say of outputs of an INT8 or FP32 network that are too far from those of ``name``."""
     limit = "" if allowed is None else f", {allowed:.2g} is allowed"
-    saturates = int8 and not read_cpu().has_vnni
-    reason = "; this processor has no VNNI, so sums may saturate in 16 bits, in each engine differently"
-    return f"its outputs deviate from those of {name} by {found:.2g} of the largest{limit}{reason if saturates else ''}"
+    cpu = read_cpu()
+    reason = ""
+    if int8 and np.isfinite(found) and cpu.isa and not cpu.has_vnni:
+        reason = "; this processor has no VNNI, so sums may saturate in 16 bits, in each engine differently"
+    return f"its outputs deviate from those of {name} by {found:.2g} of the largest{limit}{reason}"
 
 
 def _are_detections(outputs: Sequence[np.ndarray]) -> bool:
