@@ -38,8 +38,8 @@ def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
 
 SIGNED_GROUPS = "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
 GROUPS_OF_PIXELS = (
-    "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels, stride 1 and no "
-    "padding"
+    "the INT8 convolution of MXNet before 1.9 is wrong for groups of several channels with 1x1 kernels, stride 1 "
+    "and no padding"
 )
 
 
