@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,8 +20,9 @@ from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.read import read_bundle
 from quantkit.data.joined_inputs import JoinedInput
 from quantkit.data.vocabulary import Vocabulary
-from quantkit.errors import DataError, ModelError, UserError
+from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.evaluation.agreement import cosines
+from quantkit.files.bundles import MANIFEST
 from quantkit.fusion.numeric_check import relative_difference
 from tests.several_inputs import CLASSES, SHAPES, VOCABULARY, samples, write_network
 
@@ -121,6 +125,27 @@ def test_a_bundle_is_evaluated_against_its_file(network: Path, bundle: Path) -> 
     assert evaluation.accuracy["reference"].top1 == 1
     right = quantkit.load(bundle).predict(given).argmax(axis=1) == best
     assert evaluation.accuracy["network"].top1 == pytest.approx(right.mean())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda joined: joined.pop(),
+        lambda joined: joined[1].update(name="picture"),
+        lambda joined: joined[1].update(name="inputs"),
+        lambda joined: joined[1].update(shape=[5]),
+    ],
+    ids=["missing", "twice", "the vector's", "shape"],
+)
+def test_a_manifest_with_other_inputs_is_refused(
+    change: Callable[[list[dict[str, Any]]], Any], bundle: Path, tmp_path: Path
+) -> None:
+    edited = shutil.copytree(bundle, tmp_path / "edited")
+    manifest = json.loads((edited / MANIFEST).read_text())
+    change(manifest["input"]["joined"])
+    (edited / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(BundleError, match=r"the inputs in manifest.json cannot be used: .*; write the bundle again"):
+        read_bundle(edited)
 
 
 def test_a_fixed_batch_becomes_open(model: quantkit.Model, tmp_path: Path) -> None:

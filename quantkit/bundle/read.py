@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Optional, Union
 
@@ -60,6 +61,7 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
             f"{directory / CARD} describes {name!r} with input {shape}{_for(task)}, the manifest {its!r} with input "
             f"{own}{_for(said)}; write the bundle again"
         )
+    _check_joined(directory, manifest)
     # Older bundles of detectors do not say it.
     corners = card.box_corners or corners_of(manifest.source.network, manifest.task)
     return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest), corners)
@@ -76,6 +78,16 @@ def _states(directory: Path, manifest: Manifest) -> tuple[HandedState, ...]:
         what = f"there is no output {missing[0].output!r} of shape {missing[0].shape} for {missing[0].input!r}"
         raise damaged(directory, f"the states in {MANIFEST}", f"{what}; write the bundle again")
     return tuple(HandedState(state.input, places[state.output, state.shape], state.shape) for state in manifest.states)
+
+
+def _check_joined(directory: Path, manifest: Manifest) -> None:
+    """Refuse inputs of one name, and inputs that do not make the vector."""
+    data, joined = manifest.input, manifest.input.joined
+    names = [data.name, *(each.name for each in joined), *(state.input for state in manifest.states)]
+    values = sum(prod(each.shape) for each in joined)
+    if joined and (len(set(names)) < len(names) or data.shape != (values,)):
+        what = f"they have {values} values where {data.name!r} has shape {data.shape}, or two have one name"
+        raise damaged(directory, f"the inputs in {MANIFEST}", f"{what}; write the bundle again")
 
 
 def _check_listed(card: Card, manifest: Manifest) -> None:
