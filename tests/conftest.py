@@ -34,6 +34,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 SKIPPED, UNEXPECTED = pytest.StashKey[Mapping[str, int]](), pytest.StashKey[list[str]]()
 
 
+# What tests that are not about time measure, in seconds.
+SHORT = {
+    "quantkit.evaluation.latency._SECONDS": 0.1,
+    "quantkit.mixed_precision.measurements._TRIAL_SECONDS": 0.02,
+    "quantkit.mixed_precision.measurements._CHECK_SECONDS": 0.05,
+    "quantkit.deployment.fastest._SECONDS": 0.1,
+}
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests ask what becomes of measurements; only those marked ``timing`` wait for exact ones."""
+    if request.node.get_closest_marker("timing") is None:
+        for constant, seconds in SHORT.items():
+            monkeypatch.setattr(constant, seconds)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a misspelt QUANTKIT_REQUIRE before any test; load the engine where all tests run in forked processes."""
     demanded(os.environ.get("QUANTKIT_REQUIRE", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from typing import Optional
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from quantkit.host.timing import durations, interleaved
 from quantkit.ir.graph import Graph
 from quantkit.quantization.speed import FloatForm, MedianInterval
 
+_SECONDS = 3.0
 _WARM_UP = 2
 # A median of fewer has no 95 % interval.
 _LEAST_ROUNDS = 6
@@ -27,7 +29,7 @@ def median_latencies(networks: Mapping[str, Graph], image: np.ndarray) -> dict[s
 
 
 def latencies_in_turns(
-    networks: Mapping[str, Graph], image: np.ndarray, seconds: float = 3.0, lead: int = 0
+    networks: Mapping[str, Graph], image: np.ndarray, seconds: Optional[float] = None, lead: int = 0
 ) -> dict[str, np.ndarray]:
     """The time of every run of each network, in milliseconds; the networks' nth runs follow each other.
 
@@ -36,7 +38,7 @@ def latencies_in_turns(
     Args:
         networks: the networks by name, each with one input.
         image: the input, float32 with a batch axis.
-        seconds: the time to measure in all; each network runs at least six times.
+        seconds: the time to measure in all, 3 s if None; each network runs at least six times.
         lead: runs before each timed one, so that caches hold what the network needs and not what the others left.
     """
     executors = {name: MxnetSession(graph, {graph.inputs[0]: image.shape}) for name, graph in networks.items()}
@@ -45,6 +47,7 @@ def latencies_in_turns(
         for _ in range(_WARM_UP):
             run()
     turns = {name: partial(_turn, run, lead) for name, run in runs.items()}
+    seconds = _SECONDS if seconds is None else seconds
     rounds = interleaved(turns, _LEAST_ROUNDS, seconds, np.random.default_rng(_SEED))
     return {name: np.concatenate(times) * 1e3 for name, times in rounds.items()}
 

@@ -18,12 +18,10 @@ JUDGED = ["--eval-data", "digits:test"]
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    from quantkit.mixed_precision import images, measurements
+    from quantkit.mixed_precision import images
 
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path_factory.mktemp("home")))
     monkeypatch.setattr(images, "_SUBSET", 16)
-    monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
-    monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
 
 
 def test_a_goal_that_is_met(run: Run, int8_engine: None, tmp_path: Path) -> None:

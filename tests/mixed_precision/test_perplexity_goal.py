@@ -15,7 +15,7 @@ from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.bundle import read_bundle
 from quantkit.errors import DataError
 from quantkit.host.load import Load
-from quantkit.mixed_precision import busy, measurements
+from quantkit.mixed_precision import busy
 from quantkit.mixed_precision.search import SearchResult, search_mixed_precision
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
@@ -37,8 +37,6 @@ def mean_cross_entropy(scores: np.ndarray) -> float:
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(busy, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
-    monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
-    monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -61,8 +61,6 @@ def begin(
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(busy, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
     monkeypatch.setattr(search_images, "_SUBSET", 16)
-    monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
-    monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
 
     def begun(goal: quantkit.Goal = GOAL, judge: object = images, **options: object) -> search.SearchResult:
         settings = {"calibration_data": "digits:train", "algorithms": "none", **options}

@@ -19,7 +19,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.errors import DataError, UserError
 from quantkit.host.load import Load
 from quantkit.ir.graph import Graph
-from quantkit.mixed_precision import busy, measurements, search, task_images
+from quantkit.mixed_precision import busy, search, task_images
 from quantkit.mixed_precision.search import SearchResult, search_mixed_precision
 from quantkit.mixed_precision.task_images import judged_by_task
 from quantkit.models.model import Model, Source
@@ -80,8 +80,6 @@ def begin(int8_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     """Search with ranges so tight that bright pixels cannot be told apart."""
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(busy, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
-    monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
-    monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
     fused = quantkit.fuse(MODEL, PHOTOGRAPHS)
     table = quantkit.calibrate(fused, PHOTOGRAPHS, COUNT, "percentile:60")
     plan = quantkit.plan(fused, table)
