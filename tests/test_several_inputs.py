@@ -16,10 +16,12 @@ import quantkit
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.registry import ONNX_ENGINES, ONNXRUNTIME
+from quantkit.bundle import write_float_bundle
 from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.read import read_bundle
 from quantkit.data.joined_inputs import JoinedInput
 from quantkit.data.vocabulary import Vocabulary
+from quantkit.diagnosis.parity.check import engine_parity
 from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.evaluation.agreement import cosines
 from quantkit.files.bundles import MANIFEST
@@ -160,7 +162,7 @@ def test_a_fixed_batch_becomes_open(model: quantkit.Model, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"words": None}, r"has the arrays 'picture', 'numbers', but the network reads 'picture', 'numbers', 'words'"),
+        ({"words": None}, "sample 0 of arrays has no array 'words', and the network reads 'picture' 3x16x16 and"),
         ({"numbers": np.zeros((4, 5), np.float32)}, r"input 'numbers' of sample 0 .* shape \(5,\)"),
         ({"words": np.full((4, 7), VOCABULARY)}, "token id 23 at step 0"),
         ({"numbers": np.full((4, 6), np.nan, np.float32)}, "input 'numbers' of sample 0 .* NaN"),
@@ -172,6 +174,57 @@ def test_samples_that_do_not_fit(changed: dict[str, np.ndarray | None], told: st
     given = {name: values for name, values in {**samples(4), **changed}.items() if values is not None}
     with pytest.raises(DataError, match=told):
         quantkit.quantize(model, given, FEW)
+
+
+def test_explain_counts_the_network_s_own_operators(network: Path, bundle: Path) -> None:
+    rows = read_bundle(bundle).operators
+    assert {row.node for row in rows}.isdisjoint(SHAPES)
+    assert "slice_axis" not in {row.operator for row in rows}
+
+
+@pytest.mark.requires("vnni")
+@pytest.mark.parametrize("runs", ENGINES[1:])
+def test_each_layer_of_the_onnx_file_is_that_of_mxnet(runs: str, bundle: Path) -> None:
+    parity = engine_parity(read_bundle(bundle), (bundle / ONNX).read_bytes(), runs, None, 1, layers=True)
+    assert parity.ok
+
+
+@pytest.mark.parametrize("runs", ENGINES[1:])
+def test_layers_are_compared(runs: str, bundle: Path) -> None:
+    """Whatever they compute: without VNNI they differ."""
+    parity = engine_parity(read_bundle(bundle), (bundle / ONNX).read_bytes(), runs, None, 1, layers=True)
+    assert parity.layers
+
+
+def test_inputs_in_another_order_are_not_compared(network: Path, bundle: Path, tmp_path: Path) -> None:
+    model = onnx.load(network)
+    first, *others = list(model.graph.input)
+    del model.graph.input[:]
+    model.graph.input.extend([*others, first])
+    onnx.save(model, tmp_path / "other.onnx")
+    with pytest.raises(
+        UserError, match=r"has inputs of shape 'picture' 3x16x16 and .* 'numbers' 6 and 'words' 7 and 'p"
+    ):
+        quantkit.evaluate(bundle, samples(4), reference=tmp_path / "other.onnx")
+
+
+def test_scalars_are_no_samples(bundle: Path) -> None:
+    with pytest.raises(DataError, match="input 'picture' of the samples is no array; give a dictionary with an array"):
+        quantkit.load(bundle).predict({name: np.float32(1) for name in SHAPES})
+    with pytest.raises(DataError, match=r"the samples are one array of shape \(2, 3, 16, 16\); give a dictionary"):
+        quantkit.load(bundle).predict(np.zeros((2, 3, 16, 16), np.float32))
+
+
+@pytest.mark.parametrize("kind", ["fused", "exported"])
+def test_fp32_is_written_with_its_inputs(kind: str, network: Path, model: quantkit.Model, tmp_path: Path) -> None:
+    given = samples(3)
+    if kind == "fused":
+        write_float_bundle(quantkit.fuse(model, given), tmp_path / "net")
+        found = quantkit.load(tmp_path / "net").predict(given)
+    else:
+        quantkit.export_onnx(model, tmp_path / "net.onnx")
+        found = expected(tmp_path / "net.onnx", given)
+    assert relative_difference(expected(network, given), found) < 1e-5
 
 
 def test_a_prediction_of_different_numbers_of_samples_is_refused(bundle: Path) -> None:
@@ -217,11 +270,15 @@ def test_a_layout_or_preprocessing_is_refused(network: Path) -> None:
         quantkit.load_model(network, preprocess=quantkit.PreprocessChange(crop=16))
 
 
-def test_benchmarks_of_the_onnx_file_say_that_they_feed_one_input(bundle: Path) -> None:
+def test_benchmarks_of_the_onnx_file_say_that_they_feed_one_input(network: Path, bundle: Path) -> None:
     from quantkit.benchmark.suites.suite import Subject
     from quantkit.benchmark.workloads.workload import prepare
 
-    with pytest.raises(UserError, match="has several inputs, and benchmarks feed one"):
+    with pytest.raises(UserError, match="benchmarks feed one; measure it with --builds onednn"):
+        prepare(Subject("several", model=str(network)), ("int8", "onnx"), samples(4))
+    with pytest.raises(
+        UserError, match="ONNX files of net have several inputs, and benchmarks feed one; measure it with --builds"
+    ):
         prepare(Subject("several", model=str(bundle)), ("int8", "onnx-int8"), samples(4))
 
 

@@ -91,6 +91,12 @@ class Input:
     vocabulary: Optional[Vocabulary] = None
     joined: Annotated[tuple[Joined, ...], FirstFaultOnly()] = ()
 
+    @property
+    def text(self) -> str:
+        """What it is, for messages."""
+        several = " and ".join(f"{each.name!r} {'x'.join(map(str, each.shape))}" for each in self.joined)
+        return several or f"inputs of shape {self.shape}"
+
 
 @dataclass(frozen=True)
 class Output:

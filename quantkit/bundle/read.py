@@ -85,8 +85,12 @@ def _check_joined(directory: Path, manifest: Manifest) -> None:
     data, joined = manifest.input, manifest.input.joined
     names = [data.name, *(each.name for each in joined), *(state.input for state in manifest.states)]
     values = sum(prod(each.shape) for each in joined)
-    if joined and (len(set(names)) < len(names) or data.shape != (values,)):
-        what = f"they have {values} values where {data.name!r} has shape {data.shape}, or two have one name"
+    if not joined:
+        return
+    what = "" if data.shape == (values,) else f"they have {values} values where {data.name!r} has shape {data.shape}"
+    if twice := [name for name in names if names.count(name) > 1]:
+        what = f"there are two of the name {twice[0]!r}"
+    if what:
         raise damaged(directory, f"the inputs in {MANIFEST}", f"{what}; write the bundle again")
 
 

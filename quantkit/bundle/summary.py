@@ -39,6 +39,13 @@ def _checkpoint(bundle: Path) -> tuple[Path, Path]:
     return bundle / SYMBOL, bundle / PARAMS
 
 
+def _operators(source: FusedModel) -> dict[str, int]:
+    """How many operators a network has, unfused and fused; those that stand for inputs do not count."""
+    inputs = source.model.standing_for_inputs
+    graphs = {"original": source.fused.original, "fused": source.fused.graph}
+    return {form: sum(node.name not in inputs for node in graph.nodes) for form, graph in graphs.items()}
+
+
 def _parameter_bytes(graph: Graph) -> int:
     """The size of a network's parameters."""
     return sum(value.nbytes for value in graph.params.values())
@@ -58,7 +65,8 @@ def quantize_summary(
     the comparison with FP32 used.
     """
     source, table, onnx, agreement = quantized.source, quantized.table, bundle / ONNX, quantized.agreement
-    decisions = quantized.plan.decisions.values()
+    inputs = source.model.standing_for_inputs
+    decisions = [each for name, each in quantized.plan.decisions.items() if name not in inputs]
     int8 = Counter(decision.operator for decision in decisions if decision.is_int8)
     fp32 = Counter((decision.operator, decision.reason) for decision in decisions if not decision.is_int8)
     proven, calls = int8_share(kernels)
@@ -66,7 +74,7 @@ def quantize_summary(
         "model": source.model.name,
         "bundle": str(bundle),
         "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
-        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
+        "operators": _operators(source),
         "int8": dict(int8.most_common()),
         "fp32": [
             {"operator": operator, "reason": reason, "count": count} for (operator, reason), count in fp32.most_common()
@@ -118,7 +126,7 @@ def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mappin
         "model": source.model.name,
         "bundle": str(bundle),
         "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
-        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
+        "operators": _operators(source),
         "applied": dict(applied),
         "rejected": [
             {"rule": rejection.rule, "node": rejection.node, "reason": rejection.reason}

@@ -22,6 +22,7 @@ from quantkit.files.temporary import is_temporary
 from quantkit.formats.mxnet.params import read_params
 from quantkit.fusion.numeric_check import relative_difference
 from quantkit.ir.operators import scores_kind
+from quantkit.models.vocabulary import inputs_with_vocabularies
 
 # Relative to the output's largest value. FP32 sums in another order differ by about 1e-6 of it, more in networks that
 # amplify rounding, which the check of the fusion has measured. INT8 sums are exact.
@@ -125,6 +126,8 @@ def _signature(bundle: Bundle) -> Check:
         for tensor, output in zip(graph.outputs, manifest.outputs):
             if (kind := scores_kind(graph, tensor)) != output.scores:
                 problems.append(f"{output.name!r} ends in {kind or 'no scores'}, the manifest says {output.scores}")
+    if bundle.joined and inputs_with_vocabularies(graph, bundle.joined.shapes) != bundle.joined:
+        problems.append("the vocabularies of its inputs are not those that the manifest says")
     several = bundle.joined.shapes if bundle.joined else {manifest.input.name: manifest.input.shape}
     inputs = (f"input {name!r} float32 ({', '.join(map(str, ('N', *shape)))})" for name, shape in several.items())
     states = "".join(f", state {state.input!r}" for state in manifest.states)

@@ -106,7 +106,7 @@ def write_bundle(
         for form, content in onnx.items():
             (new / ONNX_FILES[form]).write_bytes(content)
         lowered = write_quantized(quantization.network, new)
-        operators = explain(source.fused, quantization.network.plan)
+        operators = explain(source.fused, quantization.network.plan, source.model.standing_for_inputs)
         sample = stored_sample(source, quantization.table, keep_sample)
         agreement = _agreement_result(quantization.agreement)
         _write(new, "int8", source, lowered, sample, operators, quantization.settings, agreement)
@@ -130,7 +130,7 @@ def write_float_bundle(
     """Write a fused FP32 network as a bundle; see ``write_bundle``."""
     directory = Path(directory)
     with replacing(directory, force, BUNDLE) as new:
-        operators = explain(fused.fused, float_plan(fused.fused.graph))
+        operators = explain(fused.fused, float_plan(fused.fused.graph), fused.model.standing_for_inputs)
         _write(new, "fp32", fused, fused.graph, stored_sample(fused, None, keep_sample), operators, None, None)
     return directory
 

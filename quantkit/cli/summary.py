@@ -87,7 +87,8 @@ def _form(loading: Loading, fit: Optional[str]) -> str:
     given = loading.input_shape
     several = given if isinstance(given, dict) else {} if given is None else {"": given}
     shape = "".join(
-        f" --input-shape {name}{'=' if name else ''}{','.join(map(str, each))}" for name, each in several.items()
+        f" --input-shape {shlex.quote((f'{name}=' if name else '') + ','.join(map(str, each)))}"
+        for name, each in several.items()
     )
     fitted = "" if fit is None else f" --fit {fit}"
     return shape + fitted + _layout(loading) + ("" if loading.states == "zero" else f" --states {loading.states}")

@@ -11,6 +11,8 @@ from quantkit.data.joined_inputs import record_of
 from quantkit.data.samples import Label, Sample, Samples, label_of, step_labels
 from quantkit.errors import DataError
 
+_INPUTS = (np.float32, np.int32, np.int64)
+
 
 def arrays(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None = None, name: str = "arrays") -> Samples:
     """The samples along the first axis of ``x``, with the class indices ``y`` if known.
@@ -62,7 +64,11 @@ def check_alike(forms: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], wher
     if not forms:
         raise DataError(f"{where} holds no arrays; give one for each of the network's inputs")
     for key, (dtype, shape) in forms.items():
-        check_layout(dtype, shape, f"{key!r} of {where}")
+        if dtype not in _INPUTS or len(shape) < 2 or 0 in shape[1:]:
+            raise DataError(
+                f"input {key!r} of {where} is {dtype} of shape {shape}; give float32 as the network reads it, of shape "
+                "(samples, ...), or token ids, int32 or int64 of shape (samples, steps)"
+            )
     (first, number), *others = ((key, shape[0]) for key, (_, shape) in forms.items())
     for key, other in others:
         if other != number:
@@ -122,7 +128,7 @@ def numpy_by_name(values: Mapping[Any, Any], where: str) -> dict[str, np.ndarray
         DataError: a name is no text, or a value forms no array.
     """
     for key in values:
-        if not isinstance(key, str):
+        if not isinstance(key, str) or not key:
             raise DataError(f"{where} has the key {key!r}; give arrays by the names of the network's inputs")
     return {key: as_numpy(value) for key, value in values.items()}
 

@@ -16,6 +16,7 @@ import numpy as np
 from quantkit.data.preprocess import check_input
 from quantkit.data.vocabulary import Vocabulary, token_input
 from quantkit.errors import DataError
+from quantkit.units import counted
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,20 @@ class JoinedInputs:
 
 
 def record_of(arrays: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The arrays of one sample as one structured array without axes."""
-    fields = [(name, array.dtype, array.shape) for name, array in arrays.items()]
-    record: np.ndarray[Any, Any] = np.empty((), np.dtype(fields))
+    """The arrays of one sample as one structured array without axes.
+
+    Raises:
+        DataError: an array has a name that no input has, or they are larger than NumPy's structured arrays may be.
+    """
+    names = ", ".join(map(repr, arrays))
+    try:
+        kind = np.dtype([(name, array.dtype, array.shape) for name, array in arrays.items()])
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the arrays {names} make no sample of several inputs ({error})") from error
+    # NumPy gives a field without a name one of its own.
+    if kind.names != tuple(arrays):
+        raise DataError(f"the arrays {names} make no sample of several inputs: every one needs a name")
+    record: np.ndarray[Any, Any] = np.empty((), kind)
     for name, array in arrays.items():
         record[name] = array
     return record
@@ -87,17 +99,18 @@ def joined_vector(
     """
     if sample.dtype.names is None:
         if sample.dtype == np.float32 and sample.shape == (joined.size,):
-            check_input(sample, sample.shape, where)
+            places = np.cumsum([each.size for each in joined.inputs])[:-1]
+            for each, values in zip(joined.inputs, np.split(sample, places)):
+                _values(each, values.reshape(each.shape), where)
             return sample
         raise DataError(
-            f"{where} is {sample.dtype} of shape {sample.shape}, but the network reads {len(joined.inputs)} inputs, "
-            f"{joined}; give an array for each by its name: an .npz file with arrays of these names, or a dictionary"
+            f"{where} is {sample.dtype} of shape {sample.shape}, but the network reads "
+            f"{counted(len(joined.inputs), 'input')}, {joined}; give an array for each by its name: an .npz file with "
+            "arrays of these names, or a dictionary"
         )
-    names = [each.name for each in joined.inputs]
-    if set(sample.dtype.names) != set(names):
-        raise DataError(
-            f"{where} has the arrays {_listed(sample.dtype.names)}, but the network reads {_listed(names)}; give these"
-        )
+    missing = [each.name for each in joined.inputs if each.name not in sample.dtype.names]
+    if missing:
+        raise DataError(f"{where} has no array {missing[0]!r}, and the network reads {joined}; give one for each")
     return np.concatenate([_values(each, np.asarray(sample[each.name]), where).reshape(-1) for each in joined.inputs])
 
 
@@ -105,9 +118,7 @@ def _values(given: JoinedInput, values: np.ndarray[Any, Any], where: str) -> np.
     where = f"input {given.name!r} of {where}"
     if given.vocabulary is not None:
         return token_input(given.vocabulary, values, given.shape, where)
+    if values.dtype == np.uint8:
+        raise DataError(f"{where} is uint8; several inputs are not preprocessed: give float32 as the network reads it")
     check_input(values, given.shape, where)
     return values
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from math import prod
 from pathlib import Path
-from typing import IO
+from typing import IO, Optional
 
 import numpy as np
 
@@ -15,33 +15,43 @@ from quantkit.data.joined_inputs import record_of
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 from quantkit.files.files import as_text
-from quantkit.formats.npz import Header, opened_npy, opened_npz
+from quantkit.formats.npz import Archive, Header, opened_npy, opened_npz
+
+_SHOWN = 8
+
+_FLOATS = (np.float32,)
+_NUMBERS = (np.float32, np.int32, np.int64)
 
 
 def npz_file(path: Path) -> Samples:
     """The samples in ``x`` of an ``.npz`` file, with the class indices ``y`` if the file has them.
 
-    ``x`` has the layout of ``arrays``. A file without ``x`` holds samples of a network with several inputs: all arrays
-    but ``y`` have their names, see ``arrays_by_name``.
+    ``x`` has the layout of ``arrays``. A file without ``x``, or with other arrays of samples beside it, is for a
+    network with several inputs: all these arrays have their names, see ``arrays_by_name``. ``y`` is an input, too, if
+    it holds floating-point numbers of two axes or more.
 
     Raises:
         DataError: the file cannot be read, unpacks to more than ``opened_npz`` allows, or does not hold samples
             (damaged contents show while iterating).
     """
     with opened_npz(path) as archive:
-        names = ("x",) if "x" in archive.names else tuple(name for name in archive.names if name != "y")
+        names = _inputs(archive)
         headers = {name: archive.header(name) for name in names}
-        if len(names) < 2 and "x" not in names:
-            held = ", ".join(archive.names) or "nothing"
+        if len(names) < 2 and names != ("x",):
+            held = ", ".join(archive.names[:_SHOWN]) or "nothing"
             raise DataError(
                 f"{path} holds {held}, but no array 'x'; save it with numpy.savez(path, x=..., y=...), or, for a "
                 "network with several inputs, with an array for each by its name"
             )
+        if names == ("x",):
+            check_layout(headers["x"].dtype, headers["x"].shape, f"x in {path}")
+            samples = headers["x"].shape
+        else:
+            forms = {name: (header.dtype, header.shape) for name, header in headers.items()}
+            samples = (check_alike(forms, as_text(path.name)),)
         for name, header in headers.items():
-            _check(header, f"x in {path}" if name == "x" else f"input {name!r} in {path}, which has no array 'x',")
-        number = check_alike({name: (header.dtype, header.shape) for name, header in headers.items()}, str(path))
-        samples = headers[names[0]].shape if names == ("x",) else (number,)
-        labels = labels_of(archive.read("y"), samples, path.name) if "y" in archive.names else None
+            _check_order(header, f"{name} in {path}")
+        labels = labels_of(archive.read("y"), samples, path.name) if "y" in set(archive.names) - set(names) else None
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         with opened_npz(path) as archive, ExitStack() as opened:
@@ -52,7 +62,28 @@ def npz_file(path: Path) -> Samples:
                 sample = values["x"] if names == ("x",) else record_of(values)
                 yield Sample(sample, label, f"sample {position} of {path.name}")
 
-    return Samples(as_text(path.name), read, number)
+    return Samples(as_text(path.name), read, samples[0])
+
+
+def _inputs(archive: Archive) -> tuple[str, ...]:
+    """The names of the arrays of samples."""
+    apart = [name for name in archive.names if name not in ("x", "y")]
+    if "x" in archive.names:
+        number = archive.header("x").shape[:1]
+        apart = ["x", *(name for name in apart if _may_be_input(archive, name, _NUMBERS, number))]
+    named_y = ["y"] if "y" in archive.names and _may_be_input(archive, "y", _FLOATS, None) else []
+    return (*apart, *named_y)
+
+
+def _may_be_input(
+    archive: Archive, name: str, dtypes: tuple[type[np.generic], ...], number: Optional[tuple[int, ...]]
+) -> bool:
+    """Whether an array that may be something else has the form of a network's input, for so many samples."""
+    try:
+        header = archive.header(name)
+    except DataError:
+        return False
+    return header.dtype in dtypes and len(header.shape) >= 2 and number in (None, header.shape[:1])
 
 
 def npy_file(path: Path) -> Samples:
@@ -62,7 +93,8 @@ def npy_file(path: Path) -> Samples:
         DataError: the file cannot be read, or does not hold samples.
     """
     with opened_npy(path) as (header, _):
-        _check(header, str(path))
+        check_layout(header.dtype, header.shape, str(path))
+        _check_order(header, str(path))
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         with opened_npy(path) as (_, file):
@@ -72,8 +104,7 @@ def npy_file(path: Path) -> Samples:
     return Samples(as_text(path.name), read, header.shape[0])
 
 
-def _check(header: Header, where: str) -> None:
-    check_layout(header.dtype, header.shape, where)
+def _check_order(header: Header, where: str) -> None:
     if header.fortran_order:
         raise DataError(f"{where} is stored in Fortran order; save it as numpy.ascontiguousarray makes it")
 

@@ -31,13 +31,21 @@ def network_input(
     if isinstance(preparation, JoinedInputs):
         return joined_vector(preparation, sample, where)
     if sample.dtype.names is not None:
-        raise DataError(
-            f"{where} has the arrays {', '.join(map(repr, sample.dtype.names))}, but the network reads one input; give "
-            "one array ('x' in an .npz file, with class indices 'y')"
-        )
+        sample = _only(sample, where)
     if isinstance(preparation, Vocabulary):
         return token_input(preparation, sample, input_shape, where)
     if sample.dtype == np.uint8 and preparation is not None:
         sample = apply(preparation, sample, where, input_shape)
     check_input(sample, input_shape, where)
     return sample
+
+
+def _only(sample: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
+    """The array of a network's one input among several: ``x``, but for what would be wrong labels."""
+    names = sample.dtype.names or ()
+    if "x" in names and "y" not in names:
+        return np.asarray(sample["x"])
+    raise DataError(
+        f"{where} has the arrays {', '.join(map(repr, names))}, but the network reads one input; give one array ('x' "
+        "in an .npz file, with class indices 'y', whole numbers)"
+    )

@@ -68,7 +68,7 @@ class InputReader:
             DataError: a sample cannot be read, or does not fit; the message names it.
         """
         listed = self._listed(samples)
-        floats = isinstance(listed, np.ndarray) and listed.dtype == np.float32 and self._reads_floats
+        floats = isinstance(listed, np.ndarray) and listed.dtype == np.float32 and self._reads_one_of_floats
         if isinstance(listed, np.ndarray) and floats and listed.shape[1:] == self.shape:
             yield from self._slices(listed)
             return
@@ -99,6 +99,8 @@ class InputReader:
         ):
             return [samples]
         if isinstance(samples, np.ndarray) and samples.ndim != len(self.shape) + 1:
+            if isinstance(self.preparation, JoinedInputs):
+                raise DataError(f"the samples are one array of shape {samples.shape}; give {self._readable}")
             kind = "float32" if self._reads_floats else "int64 token ids"
             pixels = "uint8 of shape (images, height, width, 3) or " if len(self.shape) == 3 else ""
             raise DataError(
@@ -116,7 +118,10 @@ class InputReader:
         joined = self.preparation.inputs if isinstance(self.preparation, JoinedInputs) else ()
         if any(values[each.name].shape == each.shape for each in joined if each.name in values):
             return [values]
-        numbers = {name: len(array) if array.ndim else 0 for name, array in values.items()}
+        for name, array in values.items():
+            if not array.ndim:
+                raise DataError(f"input {name!r} of the {self.noun}s is no array; give {self._readable}")
+        numbers = {name: len(array) for name, array in values.items()}
         if len(set(numbers.values())) != 1:
             held = ", ".join(f"{number} in {name!r}" for name, number in numbers.items()) or "none"
             raise DataError(f"the {self.noun}s differ in number: {held}; give as many for each of the network's inputs")
@@ -130,6 +135,10 @@ class InputReader:
             return f"a dictionary with an array for each of the network's inputs, {self.preparation}"
         kind = "float32" if self._reads_floats else "int32 or int64 token ids"
         return f"arrays of {kind} of shape {self.shape}"
+
+    @property
+    def _reads_one_of_floats(self) -> bool:
+        return self._reads_floats and not isinstance(self.preparation, JoinedInputs)
 
     @property
     def _reads_floats(self) -> bool:

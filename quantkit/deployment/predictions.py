@@ -71,10 +71,8 @@ def kind_of(predictor: Predictor, said: Optional[Kind] = None) -> Kind:
         UserError: nothing fits, or the network reads no images.
     """
     if sample_noun(predictor.input_shape) != "image":
-        raise UserError(
-            f"{predictor.name} reads inputs of shape {predictor.input_shape}, not images; call Predictor.predict() in "
-            "Python with arrays"
-        )
+        read = predictor.manifest.input.text
+        raise UserError(f"{predictor.name} reads {read}, not images; call Predictor.predict() in Python with arrays")
     task = predictor.manifest.task
     if (stated := said or judged_task(task)) is not None:
         return stated

@@ -48,4 +48,4 @@ def explain_model(
     # Before calibration, which takes longer.
     excluded_nodes(source.fused, exclude)
     table = calibrate(source, images.subset(_SAMPLES, at_most=True), None, "minmax", progress)
-    return explain(source.fused, plan(source, table, exclude, dtype))
+    return explain(source.fused, plan(source, table, exclude, dtype), source.model.standing_for_inputs)

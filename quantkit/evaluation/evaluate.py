@@ -171,7 +171,7 @@ def check_comparable(networks: Mapping[Role, Network]) -> None:
     first = networks["network"]
     for role, other in networks.items():
         for what, one, two in (
-            ("inputs of shape", first.input_shape, other.input_shape),
+            ("inputs of shape", _read(first), _read(other)),
             ("outputs of size", _sizes(first), _sizes(other)),
         ):
             if one != two:
@@ -185,6 +185,11 @@ def check_comparable(networks: Mapping[Role, Network]) -> None:
                 f"{other.name} has random weights here, so {first.name} would be compared with a network that was "
                 "never trained; give its weights with --weights FILE, or the checkpoint or card that was quantized"
             )
+
+
+def _read(network: Network) -> str:
+    """The shape of a network's input, or its several inputs in their order."""
+    return str(network.joined or network.input_shape)
 
 
 def _sizes(network: Network) -> str:

@@ -1,13 +1,12 @@
 """Several inputs of a network as one vector, in which they follow each other.
 
 While a network is quantized and measured, it has one input: operators take the others out of it, and have their names.
-Only where it is deployed these operators become inputs again. They come first in the network, so that it can be led
-back.
+Only in the deployed network do these operators become inputs again. They come first, so that this can be reversed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import count
 from math import prod
@@ -37,15 +36,11 @@ def taken_out(data: str, shapes: Shapes) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def free_name(names: Container[str], shapes: Shapes) -> str:
-    """A name for the vector in a network with these names."""
-    candidates = ("inputs" if number == 0 else f"inputs{number}" for number in count())
-    return next(
-        name
-        for name in candidates
-        if name not in names
-        and not any(node.name in names for node in taken_out(name, shapes) if node.name not in shapes)
-    )
+def free_name(names: Collection[str], shapes: Shapes) -> str:
+    """A name for the vector in a network with these names, which none of the operators added for it shares."""
+    known = {*names, *shapes}
+    candidates = (f"inputs{number or ''}" for number in count())
+    return next(name for name in candidates if not any(each == name or each.startswith(f"{name}_") for each in known))
 
 
 def with_inputs_joined(graph: Graph, data: str, shapes: Shapes) -> Graph:
@@ -60,10 +55,15 @@ def with_inputs_apart(graph: Graph, shapes: Shapes) -> Graph:
     """The network as it is deployed: the inverse of ``with_inputs_joined``."""
     if not shapes:
         return graph
-    data, *others = graph.inputs
-    own = {node.name for node in taken_out(data, shapes)}
+    others = graph.inputs[1:]
+    own = names_taken_out(graph, shapes)
     nodes = tuple(node for node in graph.nodes if node.name not in own)
     return replace(graph, nodes=nodes, inputs=(*shapes, *others))
+
+
+def names_taken_out(graph: Graph, shapes: Shapes) -> frozenset[str]:
+    """The names of the operators that take the inputs out of the vector of a network."""
+    return frozenset(node.name for node in taken_out(graph.inputs[0], shapes)) if shapes else frozenset()
 
 
 def apart(vectors: np.ndarray, shapes: Shapes) -> dict[str, np.ndarray]:

@@ -47,8 +47,8 @@ def _checked_shape(shape: Sequence[int]) -> Shape:
 
 def with_batch(shape: Union[Shape, Mapping[str, Shape]], layout: Optional[str]) -> dict[str, Shape]:
     """The shapes of a block's inputs for a batch of one, by their names."""
-    if isinstance(shape, Mapping):
-        return {name: (1, *each) for name, each in shape.items()}
-    checked_layout(layout, shape)
-    at = 1 if is_time_major(layout) else 0
-    return {INPUT: (*shape[:at], 1, *shape[at:])}
+    shapes = shape if isinstance(shape, Mapping) else {INPUT: shape}
+    if len(shapes) == 1:
+        checked_layout(layout, *shapes.values())
+    at = 1 if len(shapes) == 1 and is_time_major(layout) else 0
+    return {name: (*each[:at], 1, *each[at:]) for name, each in shapes.items()}

@@ -13,6 +13,7 @@ from quantkit.data.vocabulary import Vocabulary
 from quantkit.ir.deployed_form import DeployedForm
 from quantkit.ir.graph import Graph
 from quantkit.ir.handed_states import HandedState
+from quantkit.ir.joined_inputs import names_taken_out
 from quantkit.models.families import Task
 from quantkit.models.layout import InputLayout, layout_of
 
@@ -78,6 +79,11 @@ class Model:
     def deployed(self) -> DeployedForm:
         """What it reads where it is deployed."""
         return DeployedForm(self.states, self.joined.shapes if self.joined else {})
+
+    @property
+    def standing_for_inputs(self) -> frozenset[str]:
+        """The names of the operators in ``graph`` that are inputs where it is deployed, and of those before them."""
+        return names_taken_out(self.graph, self.deployed.joined)
 
     @property
     def layout(self) -> InputLayout:

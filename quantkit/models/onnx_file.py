@@ -19,7 +19,7 @@ from quantkit.models.layout import SEQUENCE_LAYOUTS, check_no_layout, checked_la
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.notes import notes_of
 from quantkit.models.preprocess_size import preprocess_at
-from quantkit.models.vocabulary import joined_inputs
+from quantkit.models.vocabulary import inputs_with_vocabularies
 
 ONNX_SUFFIX = ".onnx"
 
@@ -78,7 +78,7 @@ def from_onnx(
         task=task,
         box_corners=_one_of(known, network.metadata, "box_corners", path)
         or corners_of(network.metadata.get("network", ""), task),
-        joined=joined_inputs(network.graph, network.joined),
+        joined=inputs_with_vocabularies(network.graph, network.joined),
     )
 
 

@@ -25,7 +25,7 @@ from quantkit.models.open_widths import with_recurrent_widths
 from quantkit.models.random_weights import random_weights
 from quantkit.models.states import state_inputs, with_zero_states
 from quantkit.models.symbol import check_are_inputs, image_input, inference_graph, noted_shapes
-from quantkit.models.vocabulary import embeddings_of, joined_inputs
+from quantkit.models.vocabulary import embeddings_of, inputs_with_vocabularies
 from quantkit.models.weights import Weights
 
 
@@ -56,7 +56,7 @@ class Skeleton:
     def model(self, name: str, weights: Weights, preprocess: Optional[Preprocess]) -> Model:
         """The network with weights."""
         graph = Graph(self.graph.nodes, (self.data,), self.graph.outputs, weights.params)
-        joined = joined_inputs(graph, self.joined)
+        joined = inputs_with_vocabularies(graph, self.joined)
         return Model(name, graph, self.shape, preprocess, weights.source, notes=self.notes, joined=joined)
 
 
@@ -83,13 +83,16 @@ def skeleton_of(
     graph, noted = inference_graph(text, where), noted_shapes(text)
     states = state_inputs(graph)
     graph = with_zero_states(graph, noted)
-    joined: Mapping[str, Shape] = {}
-    if isinstance(shape, Mapping):
+    named: Mapping[str, Shape] = shape if isinstance(shape, Mapping) else {}
+    check_are_inputs(named, graph, where)
+    joined = named if len(named) > 1 else {}
+    if joined:
         check_no_layout(layout, where)
-        check_are_inputs(shape, graph, where)
-        joined, data, shape = shape, free_name(frozenset(graph.names), shape), (sum(map(prod, shape.values())),)
+        data, shape = free_name(graph.names, joined), (sum(map(prod, joined.values())),)
         graph = with_inputs_joined(graph, data, joined)
         noted = {name: known for name, known in noted.items() if name not in joined}
+    elif isinstance(shape, Mapping):
+        ((data, shape),) = shape.items()
     else:
         data = image_input(graph, where)
     hint = noted.pop(data, ())

@@ -67,7 +67,7 @@ def vocabulary_of(graph: Graph, name: str) -> Optional[Vocabulary]:
     return Vocabulary(node, size)
 
 
-def joined_inputs(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Optional[JoinedInputs]:
+def inputs_with_vocabularies(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Optional[JoinedInputs]:
     """A network's several inputs with their vocabularies; None if it has one.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,8 +31,8 @@ class Explanation:
     rejections: tuple[str, ...]
 
 
-def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
-    """Account for every operator of the original network, in its order.
+def explain(fused: Fused, plan: QuantizationPlan, inputs: Collection[str] = ()) -> tuple[Explanation, ...]:
+    """Account for every operator of the original network, in its order, but for those that stand for ``inputs``.
 
     Those that put parameters together, such as the reshapes before an LSTM of Gluon's, are left out where they are
     gone: what they compute is a parameter of the new network.
@@ -45,7 +45,7 @@ def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
     rows = []
     of_parameters = _of_parameters(fused.original)
     for node in fused.original.nodes:
-        if node.name in of_parameters and node.name not in into:
+        if node.name in inputs or (node.name in of_parameters and node.name not in into):
             continue
         rejections = tuple(
             f"{rejection.rule}: {rejection.reason}" for rejection in fused.rejected if rejection.node == node.name

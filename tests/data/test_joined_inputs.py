@@ -71,10 +71,7 @@ def test_the_vector_itself_is_taken() -> None:
         ({"left": LEFT[0].astype(np.float64)}, "input 'left' of it .*float64"),
         ({"left": np.full((2, 3), np.inf, np.float32)}, "input 'left' of it holds NaN or infinite values"),
         ({"ids": IDS[0] + 9}, "input 'ids' of it has the token id"),
-        (
-            {"other": IDS[0]},
-            "it has the arrays 'ids', 'left', 'other', but the network reads 'left', 'ids'; give these",
-        ),
+        ({"left": np.zeros((2, 3), np.uint8)}, "input 'left' of it is uint8; several inputs are not preprocessed"),
     ],
 )
 def test_values_that_do_not_fit(changed: dict[str, np.ndarray], told: str) -> None:
@@ -111,9 +108,52 @@ def test_labels_are_one_for_each_sample() -> None:
         arrays_by_name(GIVEN, LABELS[:3])
 
 
-def test_a_file_without_x_says_how_its_arrays_are_taken(tmp_path: Path) -> None:
+def test_a_missing_array_is_named_and_others_do_not_matter() -> None:
+    with pytest.raises(DataError, match="it has no array 'ids', and the network reads 'left' 2x3 and 'ids' 4"):
+        joined_vector(JOINED, record_of({"left": LEFT[0]}), "it")
+    more = record_of({"other": IDS[0], "left": LEFT[0], "ids": IDS[0]})
+    np.testing.assert_array_equal(joined_vector(JOINED, more, "it"), VECTORS[0])
+
+
+@pytest.mark.parametrize("token", [-1.0, 0.5, 9.0])
+def test_the_tokens_of_a_vector_are_checked(token: float) -> None:
+    vector = VECTORS[0].copy()
+    vector[-1] = token
+    with pytest.raises(DataError, match="input 'ids' of it"):
+        joined_vector(JOINED, vector, "it")
+
+
+def test_a_file_without_x_has_an_array_for_each_input(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", images=LEFT, labels=LABELS)
-    with pytest.raises(
-        DataError, match=r"input 'labels' in .*data.npz, which has no array 'x', is int64 of shape \(7,\)"
-    ):
+    with pytest.raises(DataError, match=r"input 'labels' of data.npz is int64 of shape \(7,\); give float32"):
         load_data(tmp_path / "data.npz")
+
+
+def test_inputs_may_have_the_names_of_samples_and_labels(tmp_path: Path) -> None:
+    joined = JoinedInputs((JoinedInput("x", (2, 3)), JoinedInput("y", (4,))))
+    numbers = IDS.astype(np.float32)
+    np.savez(tmp_path / "both.npz", x=LEFT, y=numbers)
+    (batch,) = batches(load_data(tmp_path / "both.npz"), joined, (10,), NUMBER)
+    np.testing.assert_array_equal(batch.data, VECTORS)
+    assert batch.labels is None
+    np.savez(tmp_path / "more.npz", x=LEFT, z=numbers, y=LABELS)
+    first = JoinedInputs((JoinedInput("x", (2, 3)), JoinedInput("z", (4,))))
+    (batch,) = batches(load_data(tmp_path / "more.npz"), first, (10,), NUMBER)
+    np.testing.assert_array_equal(batch.data, VECTORS)
+    np.testing.assert_array_equal(batch.labels, LABELS)
+
+
+def test_a_network_with_one_input_reads_x_of_several_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / "more.npz", x=LEFT, mask=LEFT, names=np.array(["a"] * NUMBER), y=LABELS)
+    (batch,) = batches(load_data(tmp_path / "more.npz"), None, (2, 3), NUMBER)
+    np.testing.assert_array_equal(batch.data, LEFT)
+    np.savez(tmp_path / "wrong.npz", x=LEFT, y=np.eye(NUMBER, dtype=np.float32))
+    with pytest.raises(DataError, match=r"the arrays 'x', 'y', but the network reads one input; .* class indices 'y'"):
+        list(batches(load_data(tmp_path / "wrong.npz"), None, (2, 3), NUMBER))
+
+
+def test_names_that_no_input_has() -> None:
+    with pytest.raises(DataError, match="has the key ''; give arrays by the names"):
+        load_data({"": LEFT, "ids": IDS})
+    with pytest.raises(DataError, match="the arrays '' make no sample of several inputs"):
+        record_of({"": LEFT[0]})

@@ -38,6 +38,7 @@ def test_the_vector_gets_a_free_name() -> None:
     assert free_name({"data"}, SHAPES) == "inputs"
     assert free_name({"inputs"}, SHAPES) == "inputs1"
     assert free_name({"inputs_picture"}, SHAPES) == "inputs1"
+    assert free_name({"data"}, {"a": (2, 2), "inputs_a": (3,)}) == "inputs1"
 
 
 def test_parts_of_an_input_have_places() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.execute import run
+from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
@@ -59,6 +60,14 @@ def test_a_block_takes_its_inputs_in_order(block: Any) -> None:
     assert model.joined is not None
     assert model.joined.shapes == SHAPES
     np.testing.assert_allclose(computed(model), expected(block), rtol=1e-5, atol=1e-6)
+
+
+def test_one_input_by_its_name_is_one_input(engine: None) -> None:
+    mx = load_mxnet()
+    net = mx.gluon.nn.Conv2D(4, 3, prefix="one_")
+    net.initialize()
+    model = load_model(net, input_shape={"picture": (3, 8, 8)}, preprocess=Preprocess(8, 8, (0, 0, 0), (1, 1, 1)))
+    assert (model.joined, model.graph.inputs, model.input_shape) == (None, ("picture",), (3, 8, 8))
 
 
 def test_a_checkpoint_is_read_with_the_shapes_of_its_inputs(block: Any, tmp_path: Path) -> None:

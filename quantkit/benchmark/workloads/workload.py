@@ -17,7 +17,9 @@ from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.backends.mxnet.instructions import does_without_vnni, int8_lstm_obstacle, may_rule_out_vnni
 from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
+from quantkit.backends.registry import MXNET
 from quantkit.benchmark.suites.suite import Recurrent, Subject
+from quantkit.benchmark.variants import VARIANTS
 from quantkit.benchmark.workloads.exported import INT8_FORMS, int8_file
 from quantkit.benchmark.workloads.forms import BY_OTHERS, Forms, known_accuracy
 from quantkit.benchmark.workloads.images import image_batch
@@ -147,11 +149,22 @@ def _from_model(name: str, model: Model, forms: Collection[str], data: Any, tell
             f"{name} needs VNNI in INT8, and this process runs without it for the sake of LSTM layers; measure "
             "recurrent layers in a run of their own"
         )
+    _check_one_input(model, forms)
     made = Forms(model, data, tell)
     stored, obstacles = _stored(made, forms, tell)
     known = {figure: value for each in stored.values() for figure, value in each.accuracy.items()}
     checkpoints = {form: each.checkpoint for form, each in stored.items()}
     return replace(_images(name, model, known, checkpoints, data), obstacles=obstacles)
+
+
+def _check_one_input(model: Model, forms: Collection[str]) -> None:
+    """Make sure that no ONNX file with several inputs is to be measured."""
+    of_mxnet = {variant.forms[MXNET.name] for variant in VARIANTS.values() if MXNET.name in variant.forms}
+    if model.joined and not set(forms) <= of_mxnet:
+        raise UserError(
+            f"ONNX files of {model.name} have several inputs, and benchmarks feed one; measure it with "
+            "--builds onednn --variants fp32,fused,int8"
+        )
 
 
 def _stored(made: Forms, forms: Collection[str], tell: Tell) -> tuple[dict[str, Stored], dict[str, str]]:
@@ -194,10 +207,7 @@ def _from_bundle(
             f"the ONNX file of bundle {directory} reads the state {manifest.states[0].input!r}, and benchmarks hand "
             f"none on; give --variants {own}, or a bundle of the network loaded with --states zero"
         )
-    if manifest.input.joined and exported:
-        raise UserError(
-            f"the ONNX file of bundle {directory} has several inputs, and benchmarks feed one; give --variants {own}"
-        )
+    _check_one_input(bundle.model, exported)
     checkpoints: Mapping[str, Checkpoint] = {}
     obstacles: Mapping[str, str] = {}
     if others:
@@ -229,7 +239,8 @@ def _from_bundle(
 def _check_reference(bundle: Bundle, model: Model) -> None:
     """Check that a bundle was made from a model, as far as the origin of the weights is known."""
     manifest = bundle.manifest
-    if (manifest.input.name, manifest.input.shape) != (model.graph.inputs[0], model.input_shape):
+    read = (model.graph.inputs[0], model.input_shape, model.joined)
+    if (manifest.input.name, manifest.input.shape, bundle.joined) != read:
         raise UserError(f"{model.name} does not read what bundle {bundle.directory} reads; it is not its reference")
     origin = manifest.source
     other_weights = origin.sha256 != model.source.sha256 and "given" not in (origin.weights, model.source.weights)

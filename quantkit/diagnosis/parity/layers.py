@@ -133,7 +133,8 @@ def _tensors(file: OnnxFile, backend: Backend[bytes], inputs: Inputs, tensors: S
         yield from backend.open_session(file.part(shapes, tensors)).run(inputs)
     else:
         for tensor in tensors:
-            yield backend.open_session(file.part(shapes, [tensor])).run(inputs)[0]
+            session = backend.open_session(file.part(shapes, [tensor]))
+            yield session.run({name: inputs[name] for name in session.inputs})[0]
 
 
 def _compared(layer: _Layer, file: OnnxFile, backend: Backend[bytes], actual: np.ndarray) -> LayerParity:

@@ -96,7 +96,7 @@ def shapes_of_several(
             f"{differs!r} {other}; export it with the batch as the first axis of each input"
         )
     if sum(map(prod, shapes.values())) > MOST_ELEMENTS:
-        raise ModelError(f"{path}: its inputs together are beyond all memory; correct the shapes")
+        raise ModelError(f"{path}: its inputs together do not fit in memory; correct the shapes")
     return next(iter(fixed), None), shapes
 
 

@@ -146,8 +146,12 @@ def _with_several_inputs(network: OnnxNetwork, path: Path, given: Union[Shape, S
             f"{path}: its recurrent layers read steps before the batch; export the network with the batch first"
         ) from error
     joined = {name: shapes[name] for name in graph.inputs}
-    graph = with_inputs_joined(graph, free_name(frozenset(graph.names), joined), joined)
-    values = (sum(map(prod, joined.values())),)
+    values: Shape = (sum(map(prod, joined.values())),)
+    if len(joined) == 1:
+        # Another one was needed for its shape alone.
+        ((_, values),) = joined.items()
+        joined = {}
+    graph = with_inputs_joined(graph, free_name(graph.names, joined), joined)
     return Imported(graph, values, values, network.metadata, network.sha256, network.zero_states, False, joined)
 
 
