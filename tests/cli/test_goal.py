@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -136,6 +137,7 @@ def test_ctrl_c_keeps_the_measurements(int8_engine: None, tmp_path: Path) -> Non
     journals = Path(os.environ["QUANTKIT_HOME"]) / "searches"
     while not (files := list(journals.glob("*.jsonl"))) or len(files[0].read_bytes().splitlines()) < 4:
         assert process.poll() is None
+        sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -144,6 +146,6 @@ def test_ctrl_c_keeps_the_measurements(int8_engine: None, tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == []
     kept = len(files[0].read_bytes().splitlines())
     process = start(tmp_path, *command[:-1], 0)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 4
     assert f"resuming: {kept} measurements made before" in err or f"resuming: {kept - 1} measurements" in err

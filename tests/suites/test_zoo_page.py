@@ -90,7 +90,7 @@ def test_the_page_says_which_commits_and_hosts_measured() -> None:
 @pytest.mark.parametrize(("vnni", "told"), [("no", True), ("yes", False)])
 def test_the_page_tells_of_sums_that_saturate(vnni: str, told: bool) -> None:
     written = lines(quantized(network="a", host={"cpu": "y", "vnni": vnni}), quantized(network="b"))
-    assert any("without VNNI sums of two products saturate" in line for line in written) == told
+    assert any("without VNNI, sums of two products saturate" in line for line in written) == told
 
 
 def test_each_network_below_the_goal_says_why() -> None:
