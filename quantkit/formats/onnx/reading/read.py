@@ -105,7 +105,8 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     if len(tensors) != len(graph.initializer):
         raise ModelError(f"{path} has two weights of the same name; {_REMEDY}")
-    declared = tuple(graph.input)
+    # The checker's copy gets shapes where the file has none.
+    declared = tuple(_input(each) for each in graph.input)
     _check_without(tensors, model, path)
     outputs = tuple(output.name for output in graph.output)
     needed = _needed(graph.node, outputs)
@@ -115,7 +116,7 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
         name: array_of(tensor, files, f"{path}: tensor {name!r}") for name, tensor in tensors.items() if name in read
     }
     nodes = tuple(_operators(needed, read, files, path))
-    inputs = tuple(_input(each) for each in declared if each.name in read and each.name not in tensors)
+    inputs = tuple(each for each in declared if each.name in read and each.name not in tensors)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     return OnnxNetwork(
         nodes, inputs, outputs, constants, opset, metadata, files.digest(content), len(content) + files.size

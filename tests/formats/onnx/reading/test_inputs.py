@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto
 
@@ -37,6 +38,18 @@ def test_two_to_five_axes(shape: tuple[Extent, ...], tmp_path: Path) -> None:
     imported = import_network(path)
     assert imported.input_shape == shape[1:]
     np.testing.assert_allclose(run(imported.graph, {"x": images})[0], images + columns, rtol=1e-6)
+
+
+def test_an_input_without_a_shape_needs_one(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    columns = sum_with_columns(("N", 4, 5), np.float32, TensorProto.FLOAT, path)
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    assert "does not fix the shape of its input 'x'; give one" in refused(path)
+    images = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    graph = import_network(path, (4, 5)).graph
+    np.testing.assert_allclose(run(graph, {"x": images})[0], images + columns, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("shape", "told"), [((5,), "has 1 axes"), (("N", 1, 2, 3, 4, 5), "has 6 axes")])
