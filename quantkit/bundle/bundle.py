@@ -32,7 +32,7 @@ from quantkit.bundle.manifest_file import read_manifest
 from quantkit.bundle.quantization import network_difference, read_quantized
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.data.boxes import BoxCorners
-from quantkit.data.joined_inputs import JoinedInput, JoinedInputs
+from quantkit.data.joined_inputs import JoinedInputs
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import BundleError, DataError, ModelError, UserError
@@ -171,8 +171,7 @@ class Bundle:
     @property
     def joined(self) -> Optional[JoinedInputs]:
         """The network's inputs where it has several; None where it has one."""
-        inputs = tuple(JoinedInput(each.name, each.shape, each.vocabulary) for each in self.manifest.input.joined)
-        return JoinedInputs(inputs) if inputs else None
+        return self.manifest.input.several
 
     @cached_property
     def table(self) -> Optional[CalibrationTable]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Optional, get_args
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from quantkit.data.boxes import BoxCorners
+from quantkit.data.joined_inputs import JoinedInput, JoinedInputs
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.files.schema import FirstFaultOnly
 from quantkit.models.families import Task
@@ -92,10 +93,10 @@ class Input:
     joined: Annotated[tuple[Joined, ...], FirstFaultOnly()] = ()
 
     @property
-    def text(self) -> str:
-        """What it is, for messages."""
-        several = " and ".join(f"{each.name!r} {'x'.join(map(str, each.shape))}" for each in self.joined)
-        return several or f"inputs of shape {self.shape}"
+    def several(self) -> Optional[JoinedInputs]:
+        """The network's own inputs; None if there is one."""
+        inputs = tuple(JoinedInput(each.name, each.shape, each.vocabulary) for each in self.joined)
+        return JoinedInputs(inputs) if inputs else None
 
 
 @dataclass(frozen=True)

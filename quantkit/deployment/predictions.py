@@ -71,7 +71,7 @@ def kind_of(predictor: Predictor, said: Optional[Kind] = None) -> Kind:
         UserError: nothing fits, or the network reads no images.
     """
     if sample_noun(predictor.input_shape) != "image":
-        read = predictor.manifest.input.text
+        read = predictor.manifest.input.several or f"inputs of shape {predictor.input_shape}"
         raise UserError(f"{predictor.name} reads {read}, not images; call Predictor.predict() in Python with arrays")
     task = predictor.manifest.task
     if (stated := said or judged_task(task)) is not None:
