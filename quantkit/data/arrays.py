@@ -35,11 +35,15 @@ def arrays(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None = None, name:
 
 
 def arrays_by_name(
-    inputs: Mapping[str, np.ndarray[Any, Any]], y: np.ndarray[Any, Any] | None = None, name: str = "arrays"
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    y: np.ndarray[Any, Any] | None = None,
+    name: str = "arrays",
+    start: int = 0,
 ) -> Samples:
     """The samples of a network with several inputs: those along the first axes of arrays with their names.
 
-    The arrays are float32 of shape (samples, ...), or token ids as for ``arrays``; so is ``y``.
+    The arrays are float32 of shape (samples, ...), or token ids as for ``arrays``; ``y`` is of shape (samples,). The
+    first sample has the number ``start`` in messages.
 
     Raises:
         DataError: other dtypes or shapes, different numbers of samples, or labels that do not fit.
@@ -50,7 +54,8 @@ def arrays_by_name(
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             record = record_of({key: array[position] for key, array in inputs.items()})
-            yield Sample(record, None if labels is None else labels[position], f"sample {position} of {name}")
+            label = None if labels is None else labels[position]
+            yield Sample(record, label, f"sample {start + position} of {name}")
 
     return Samples(name, read, number)
 

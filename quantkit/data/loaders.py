@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from quantkit.data.arrays import as_numpy, check_alike, check_layout, labels_of, numpy_by_name
-from quantkit.data.joined_inputs import record_of
+from quantkit.data.arrays import arrays_by_name, as_numpy, check_layout, labels_of, numpy_by_name
 from quantkit.data.samples import Sample, Samples, picked
 from quantkit.errors import DataError
 
@@ -33,8 +32,9 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
             y = as_numpy(pair[1]) if len(pair) == 2 else None
             if isinstance(pair[0], Mapping):
                 several = numpy_by_name(pair[0], f"a batch of {name}")
-                yield from _split_by_name(several, y, start, name)
-                start += len(next(iter(several.values())))
+                samples = arrays_by_name(several, y, name, start)
+                yield from samples.read(range(len(samples)))
+                start += len(samples)
                 continue
             x = as_numpy(pair[0])
             yield from _split(x, y, start, name)
@@ -75,7 +75,8 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
             if len(inputs) == 1:
                 yield from _split(parts[0][:kept], y, start, name)
             else:
-                yield from _split_by_name({key: part[:kept] for key, part in zip(inputs, parts)}, y, start, name)
+                samples = arrays_by_name({key: part[:kept] for key, part in zip(inputs, parts)}, y, name, start)
+                yield from samples.read(range(kept))
             start += kept
 
     return _streamed(name, stream)
@@ -128,14 +129,3 @@ def _split(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None, start: int, 
     for index, image in enumerate(x):
         # A copy, so that the sample does not keep the whole batch alive.
         yield Sample(image.copy(), None if labels is None else labels[index], f"sample {start + index} of {name}")
-
-
-def _split_by_name(
-    inputs: Mapping[str, np.ndarray[Any, Any]], y: np.ndarray[Any, Any] | None, start: int, name: str
-) -> Iterator[Sample]:
-    """The samples of one batch of several inputs, which begins at sample ``start``."""
-    number = check_alike({key: (array.dtype, array.shape) for key, array in inputs.items()}, f"a batch of {name}")
-    labels = None if y is None else labels_of(y, (number,), name)
-    for index in range(number):
-        record = record_of({key: array[index] for key, array in inputs.items()})
-        yield Sample(record, None if labels is None else labels[index], f"sample {start + index} of {name}")
