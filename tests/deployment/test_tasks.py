@@ -158,7 +158,8 @@ def test_outputs_that_do_not_fit_are_refused(detector: Predictor, segmenter: Pre
 
 
 def test_networks_that_read_no_images_have_no_files() -> None:
-    reader = SimpleNamespace(name="lm", input_shape=(35,))
+    manifest = SimpleNamespace(input=SimpleNamespace(several=None))
+    reader = SimpleNamespace(name="lm", input_shape=(35,), manifest=manifest)
     with pytest.raises(UserError, match=r"lm reads inputs of shape \(35,\), not images; call Predictor\.predict"):
         kind_of(reader, "classification")  # type: ignore[arg-type]
 
