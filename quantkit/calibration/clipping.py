@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,14 @@ class ClippingObserver(ABC):
         if type(other) is not type(self) or other.settings() != self.settings():
             raise UserError(f"cannot merge {other!r} into {self!r}; merge observers of one kind and setting")
         self.histogram.merge(other.histogram)
+
+    def state(self) -> Mapping[str, np.ndarray]:
+        """See ``Histogram.state``."""
+        return self.histogram.state()
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """See ``Histogram.restore``."""
+        self.histogram.restore(state)
 
     def settings(self) -> tuple[float, ...]:
         """The arguments that the observer was made with."""

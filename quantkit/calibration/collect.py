@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.calibration.methods import observer
+from quantkit.calibration.observer import Observer
 from quantkit.calibration.ranges import Range
+from quantkit.data.aggregation import Partial
+from quantkit.data.batches import Batch, varies
+from quantkit.data.digests import digests_of, joint_digest
 from quantkit.errors import DataError
+from quantkit.formats.mxnet.nnvm import sha256_of
 from quantkit.host.threads import worker_threads
 from quantkit.ir.graph import Graph, Tensor
+
+_VARIED, _DIGESTS, _OBSERVED = "varied", "digests", "observed/"
 
 
 def collect_ranges(
@@ -33,6 +43,91 @@ def collect_ranges(
     Raises:
         DataError: a tensor holds NaN or infinite values, or there were no batches.
     """
+    watchers = _observed(graph, tensors, batches, batch_size, method)
+    return {str(tensor): watcher.range() for tensor, watcher in watchers.items()}
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The range of each tensor by its name, the number of samples, and their ``joint_digest``."""
+
+    ranges: Mapping[str, Range]
+    samples: int
+    data_sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class RangeCollection:
+    """The ``Aggregation`` of a calibration: the ranges of tensors, and the hash of the samples that they come from.
+
+    Attributes:
+        graph, tensors, batch_size, method: see ``collect_ranges``.
+        data_name: where the samples come from, for messages.
+    """
+
+    graph: Graph
+    tensors: tuple[Tensor, ...]
+    batch_size: int
+    method: str
+    data_name: str
+
+    def key(self) -> str:
+        """See ``Aggregation``."""
+        facts = ("ranges", sha256_of(self.graph), list(map(str, self.tensors)), self.batch_size, self.method)
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def partial(self, batches: Iterable[Batch]) -> Partial:
+        """What the observers have seen, one array for all tensors, and the samples' digests.
+
+        Raises:
+            DataError: a sample cannot be used, or a tensor holds NaN or infinite values.
+        """
+        varied = False
+        digests: list[np.ndarray] = []
+
+        def inputs() -> Iterator[np.ndarray]:
+            nonlocal varied
+            for batch in batches:
+                varied = varied or varies(batch)
+                digests.append(digests_of(batch.data))
+                yield batch.data
+
+        watchers = _observed(self.graph, self.tensors, inputs(), self.batch_size, self.method)
+        states = [watcher.state() for watcher in watchers.values()]
+        observed = {
+            _OBSERVED + name: np.stack([state[name] for state in states]) for name in observer(self.method).state()
+        }
+        return {**observed, _VARIED: np.array(varied), _DIGESTS: np.concatenate(digests)}
+
+    def combine(self, partials: Sequence[Partial]) -> Collected:
+        """The ranges.
+
+        Raises:
+            DataError: every sample (of images every channel) is constant, as in all-zero data.
+        """
+        if not any(part[_VARIED] for part in partials):
+            raise DataError(
+                f"every sample of {self.data_name} is constant (for example all zero); give real samples to calibrate "
+                "with"
+            )
+        digests = np.concatenate([part[_DIGESTS] for part in partials])
+        ranges = {str(tensor): self._merged(row, partials).range() for row, tensor in enumerate(self.tensors)}
+        return Collected(ranges, len(digests), joint_digest(digests))
+
+    def _merged(self, row: int, partials: Sequence[Partial]) -> Observer:
+        """What all partial results have seen of the tensor of number ``row``."""
+        merged = observer(self.method)
+        for part in partials:
+            one = observer(self.method)
+            one.restore({name.removeprefix(_OBSERVED): part[name][row] for name in part if name.startswith(_OBSERVED)})
+            merged.merge(one)
+        return merged
+
+
+def _observed(
+    graph: Graph, tensors: Sequence[Tensor], batches: Iterable[np.ndarray], batch_size: int, method: str
+) -> dict[Tensor, Observer]:
+    """The observers of ``tensors`` after the network has run over ``batches``."""
     watchers = {tensor: observer(method) for tensor in tensors}
 
     def observe(tensor: Tensor, value: np.ndarray) -> None:
@@ -46,4 +141,4 @@ def collect_ranges(
         for values in outputs_of(graph.with_outputs(watchers).pruned(), batches, batch_size):
             for _ in pool.map(observe, watchers, values):
                 pass
-    return {str(tensor): watcher.range() for tensor, watcher in watchers.items()}
+    return watchers

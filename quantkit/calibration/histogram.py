@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,25 @@ class Histogram:
         self.positive += _coarser(other.positive, halvings)
         self.negative += _coarser(other.negative, halvings)
         self.zeros += other.zeros
+
+    def state(self) -> Mapping[str, np.ndarray]:
+        """All that has been counted.
+
+        Int64 counts of both sides; the numbers of zeros and of all values, and the width's exponent, int64 of shape
+        (3,); the extremes, float64 of shape (2,).
+        """
+        return {
+            "positive": self.positive,
+            "negative": self.negative,
+            "numbers": np.array([self.zeros, self.total, self._exponent], np.int64),
+            "extremes": np.array([self.minimum, self.maximum]),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over the ``state`` of another histogram."""
+        self.positive, self.negative = state["positive"].copy(), state["negative"].copy()
+        self.zeros, self.total, self._exponent = map(int, state["numbers"])
+        self.minimum, self.maximum = map(float, state["extremes"])
 
     def _widen(self, low: float, high: float, count: int) -> None:
         """Make room for ``count`` values between ``low`` and ``high``; update the extremes and the total."""

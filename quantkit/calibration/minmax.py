@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,14 @@ class MinMax:
         if type(other) is not MinMax:
             raise UserError(f"cannot merge {type(other).__name__} into MinMax; merge observers of one kind")
         self._low, self._high = min(other._low, self._low), max(other._high, self._high)
+
+    def state(self) -> Mapping[str, np.ndarray]:
+        """The smallest and the largest value, float64 of shape (2,)."""
+        return {"bounds": np.array([self._low, self._high])}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over the values of another observer."""
+        self._low, self._high = map(float, state["bounds"])
 
     def range(self) -> Range:
         """The smallest and the largest value observed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -16,8 +17,8 @@ class Observer(Protocol):
 
     Memory is bounded, and the range depends on the values alone: it is the same to the last bit in whichever order they
     come, however they are split into batches, and however the batches are distributed among observers that are merged
-    afterwards, in any order. Observers can be pickled, so several processes can observe parts of the data. Neither end
-    of a range is -0.
+    afterwards, in any order. An observer's ``state`` takes it to another process, or to a file. Neither end of a range
+    is -0.
     """
 
     def observe(self, batch: np.ndarray[Any, Any]) -> None:
@@ -33,6 +34,12 @@ class Observer(Protocol):
         Raises:
             UserError: ``other`` is of another kind or has other settings.
         """
+
+    def state(self) -> Mapping[str, np.ndarray]:
+        """What has been observed, as arrays whose names, shapes and dtypes are the same for all of one kind."""
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over the ``state`` of another observer of the same kind and settings, in place of the own."""
 
     def range(self) -> Range:
         """The range that the tensor's quantized form should cover.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
     from quantkit.cli.terminal import Terminal
-    from quantkit.evaluation.evaluate import Role
+    from quantkit.evaluation.joint_run import Role
     from quantkit.evaluation.measure import Score, ScoreDrop
     from quantkit.evaluation.network import Network
     from quantkit.tasks.evaluate import TaskEvaluation

@@ -92,24 +92,12 @@ def prepare(
     return replace(sample, image=network_input(preparation, sample.image, input_shape, sample.name))
 
 
-def check_not_constant(stream: Iterable[Batch], name: str) -> Iterator[Batch]:
-    """Pass ``stream`` on; at its end, check that its samples can be calibrated with. ``name`` is theirs.
-
-    Raises:
-        DataError: every sample (of images every channel) is constant, as in all-zero data.
-    """
-    varied = False
-    for batch in stream:
-        if not varied:
-            # The channels of images count one by one, vectors and sequences as a whole.
-            kept = 2 if batch.data.ndim == 4 else 1
-            values = batch.data.reshape(*batch.data.shape[:kept], -1)
-            varied = bool((values != values[..., :1]).any())
-        yield batch
-    if not varied:
-        raise DataError(
-            f"every sample of {name} is constant (for example all zero); give real samples to calibrate with"
-        )
+def varies(batch: Batch) -> bool:
+    """Whether a sample (of images a channel) holds more than one value, unlike all-zero data."""
+    # The channels of images count one by one, vectors and sequences as a whole.
+    kept = 2 if batch.data.ndim == 4 else 1
+    values = batch.data.reshape(*batch.data.shape[:kept], -1)
+    return bool((values != values[..., :1]).any())
 
 
 def _alike(stream: Iterable[Sample]) -> Iterator[Sample]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -10,7 +9,11 @@ from itertools import tee
 from threading import Lock
 from typing import Optional
 
+import numpy as np
+
+from quantkit.data.batch_stream import BatchStream
 from quantkit.data.batches import Batch, batches, prepare
+from quantkit.data.digests import digests_of, joint_digest
 from quantkit.data.preparation import Preparation
 from quantkit.data.samples import Sample, Samples, first, take
 from quantkit.data.sources import DataSource, load_data
@@ -92,7 +95,7 @@ class CalibrationDataset:
 
     @property
     def sha256(self) -> str:
-        """The hash of the preprocessed samples: the SHA-256 of their values, in order."""
+        """The hash of the preprocessed samples: see ``digests.joint_digest``."""
         if not self._sha256:
             for _ in self.batches(1):
                 pass
@@ -129,13 +132,17 @@ class CalibrationDataset:
         Raises:
             DataError: a sample cannot be used.
         """
-        digest, counted = hashlib.sha256(), 0
+        digests, counted = [], 0
         for batch in batches(self._samples, *self._form, batch_size, classes=classes):
             counted += len(batch.data)
             if not self._sha256:
-                digest.update(batch.data.tobytes())
+                digests.append(digests_of(batch.data))
             yield batch
-        self._sha256, self._counted = self._sha256 or digest.hexdigest(), counted
+        self._sha256, self._counted = self._sha256 or joint_digest(np.concatenate(digests)), counted
+
+    def stream(self, batch_size: int) -> BatchStream:
+        """The preprocessed samples, to be read in batches of ``batch_size``."""
+        return BatchStream(self._samples, *self._form, batch_size)
 
     def check_form(self, preparation: Preparation, input_shape: Sequence[int], name: str) -> None:
         """Check that the network ``name`` reads samples in this form.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
@@ -16,6 +16,8 @@ from quantkit.units import decibels, percent
 
 # Steps of a sequence at which errors are told; an odd number, so that the middle is among them.
 _SHOWN_STEPS = 9
+
+_SAME = "same"
 
 Outputs = Sequence[np.ndarray]
 """A network's outputs for a batch, each of shape (images, ...)."""
@@ -159,7 +161,10 @@ def cosines(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 class AgreementSums:
-    """Running sums over outputs, batch by batch; memory does not grow with their number."""
+    """Sums over outputs, batch by batch, which do not depend on the order of the batches.
+
+    Memory holds a few numbers for each image and batch.
+    """
 
     def __init__(self, names: Sequence[str], class_scores: bool, steps: int = 0) -> None:
         """Start with no outputs.
@@ -172,12 +177,10 @@ class AgreementSums:
         self._outputs = [_OutputSums(name) for name in names]
         self._class_scores = class_scores
         self._steps = {step: DeviationSums() for step in _shown_steps(steps)}
-        self._images = 0
         self._same: list[np.ndarray] = []
 
     def add(self, reference: Outputs, other: Outputs) -> None:
         """Add both networks' outputs for the same images."""
-        self._images += len(reference[0])
         if self._class_scores:
             self._same.append(same_top1(*map(self._rows, (reference[0], other[0]))))
         for step, noise in self._steps.items():
@@ -185,11 +188,31 @@ class AgreementSums:
         for sums, expected, actual in zip(self._outputs, reference, other, strict=True):
             sums.add(expected, actual)
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What has been added; ``state`` of several, one after the other, is that of all together."""
+        return {
+            _SAME: np.concatenate([np.empty(0, bool), *self._same]),
+            **{f"step{step}": noise.state for step, noise in self._steps.items()},
+            **{
+                f"output{number}/{name}": values
+                for number, sums in enumerate(self._outputs)
+                for name, values in sums.state().items()
+            },
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over the ``state`` of other sums over the same outputs, in place of the own."""
+        self._same = [state[_SAME]]
+        for step, noise in self._steps.items():
+            noise.restore(state[f"step{step}"])
+        for number, sums in enumerate(self._outputs):
+            sums.restore({name: state[f"output{number}/{name}"] for name in sums.state()})
+
     def result(self) -> Agreement:
         """The agreement over all images added, of which there must be at least one."""
         top1 = float(np.concatenate(self._same).mean()) if self._class_scores else None
         steps = tuple(StepNoise(step + 1, noise.result().sqnr) for step, noise in self._steps.items())
-        return Agreement(self._images, top1, tuple(sums.result() for sums in self._outputs), steps)
+        return Agreement(self._outputs[0].images, top1, tuple(sums.result() for sums in self._outputs), steps)
 
     def _rows(self, scores: np.ndarray) -> np.ndarray:
         return scores.reshape(-1, scores.shape[-1]) if self._steps else scores
@@ -201,25 +224,42 @@ def _shown_steps(steps: int) -> tuple[int, ...]:
 
 
 class _OutputSums:
-    """Running sums over one output."""
+    """Sums over one output."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._noise = DeviationSums()
-        self._rows, self._cosines, self._deviation, self._largest = 0, 0.0, 0.0, 0.0
+        self._cosines: list[np.ndarray] = []
+        self._peaks: list[np.ndarray] = []
+
+    @property
+    def images(self) -> int:
+        return sum(map(len, self._cosines))
 
     def add(self, expected: np.ndarray, actual: np.ndarray) -> None:
-        self._rows += len(expected)
         # Rows of scores may have further axes of 1 in one of the networks.
         actual = actual.reshape(expected.shape)
-        self._cosines += float(cosines(expected, actual).sum())
+        self._cosines.append(cosines(expected, actual))
         self._noise.add(expected, actual)
-        self._deviation = max(self._deviation, float(np.abs(expected - actual).max(initial=0.0)))
-        self._largest = max(self._largest, float(np.abs(expected).max(initial=0.0)))
+        peaks = (np.abs(values).max(initial=0.0) for values in (expected - actual, expected))
+        self._peaks.append(np.array([[float(peak) for peak in peaks]]))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Cosines of shape (images,), and of each batch its sums and its largest deviation and value (batches, 2)."""
+        return {
+            "cosines": np.concatenate([np.empty(0), *self._cosines]),
+            "noise": self._noise.state,
+            "peaks": np.concatenate([np.empty((0, 2)), *self._peaks]),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._cosines, self._peaks = [state["cosines"]], [state["peaks"]]
+        self._noise.restore(state["noise"])
 
     def result(self) -> OutputAgreement:
-        sqnr = self._noise.result().sqnr
-        return OutputAgreement(self._name, self._cosines / self._rows, sqnr, self._deviation, self._largest)
+        cosine = math.fsum(np.concatenate(self._cosines)) / self.images
+        deviation, largest = map(float, np.concatenate(self._peaks).max(axis=0))
+        return OutputAgreement(self._name, cosine, self._noise.result().sqnr, deviation, largest)
 
 
 def agreement(

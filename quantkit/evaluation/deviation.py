@@ -17,20 +17,27 @@ class Deviation:
 
 
 class DeviationSums:
-    """Running sums over pairs of arrays, in float64."""
+    """Sums over pairs of arrays, in float64, which do not depend on the order of the pairs."""
 
     def __init__(self) -> None:
         """Start with no values."""
-        self._signal = self._noise = self._actual = self._product = 0.0
+        self._sums: list[np.ndarray] = []
 
     def add(self, exact: np.ndarray, actual: np.ndarray) -> None:
         """Add exact and actual values of one shape."""
         x, q = np.ravel(exact).astype(np.float64), np.ravel(actual).astype(np.float64)
-        self._signal += float(x @ x)
-        self._actual += float(q @ q)
-        self._product += float(x @ q)
+        signal, power, product = _dot(x, x), _dot(q, q), _dot(x, q)
         x -= q
-        self._noise += float(x @ x)
+        self._sums.append(np.array([[signal, power, product, _dot(x, x)]]))
+
+    @property
+    def state(self) -> np.ndarray:
+        """The sums of each pair, float64 of shape (pairs, 4)."""
+        return np.concatenate([np.empty((0, 4)), *self._sums])
+
+    def restore(self, state: np.ndarray) -> None:
+        """Take over the ``state`` of others, one after the other, in place of the own."""
+        self._sums = [state]
 
     def result(self) -> Deviation:
         """The signal-to-quantization-noise ratio 10 log10(E[x^2] / E[(x - q)^2]), and the cosine.
@@ -38,9 +45,15 @@ class DeviationSums:
         The ratio is that of Lin et al., "Fixed point quantization of deep convolutional networks" (ICML 2016),
         section 3. It is minus infinity if all exact values are 0 and an actual one is not.
         """
-        if not self._noise:
+        signal, power, product, noise = map(math.fsum, self.state.T)
+        if not noise:
             return Deviation(math.inf, 1.0)
-        if not self._signal:
+        if not signal:
             return Deviation(-math.inf, 0.0)
-        norms = math.sqrt(self._signal) * math.sqrt(self._actual)
-        return Deviation(10 * math.log10(self._signal / self._noise), self._product / norms if norms else 0.0)
+        norms = math.sqrt(signal) * math.sqrt(power)
+        return Deviation(10 * math.log10(signal / noise), product / norms if norms else 0.0)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    # A product by BLAS depends on the number of its threads.
+    return float(np.einsum("i,i->", a, b))

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import chain, tee
 from math import prod
 from typing import Any, Literal, Optional, Union
 
 import numpy as np
 
-from quantkit.backends.mxnet.stream import outputs_of
-from quantkit.data.batches import Batch, batches
+from quantkit.data.aggregation import Executor, in_this_process
+from quantkit.data.batch_stream import BatchStream
 from quantkit.data.samples import Samples
-from quantkit.errors import DataError, UserError
-from quantkit.evaluation.accuracy import Accuracy, hits
-from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, same_top1
+from quantkit.errors import UserError
+from quantkit.evaluation.accuracy import Accuracy
+from quantkit.evaluation.agreement import Agreement
+from quantkit.evaluation.joint_run import JointResult, JointRun, Measured, Role
 from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
-from quantkit.evaluation.perplexity import (
-    PerplexityChange,
-    Scale,
-    StepAccuracy,
-    check_step_labels,
-    cross_entropies,
-    perplexity_change,
-    scale_of,
-    step_hits,
-)
+from quantkit.evaluation.perplexity import PerplexityChange, StepAccuracy, perplexity_change
 from quantkit.kinds import whole_number
 from quantkit.models.class_scores import ClassScores
 from quantkit.progress import Progress, silent
-
-Role = Literal["network", "reference", "against"]
-"""A network's role in an evaluation: the one that is judged, what it should compute, or another to compare it with."""
 
 Measure = Literal["accuracy", "agreement", "cosine", "perplexity"]
 
 BATCH_SIZE = 8
 
 _PREFIXES: dict[Role, str] = {"network": "", "reference": "reference_", "against": "against_"}
-
-_TOP1, _TOP5, _SAME, _COSINE, _ENTROPY = "top1", "top5", "same", "cosine", "cross-entropy"
 
 
 @dataclass(frozen=True)
@@ -124,6 +109,7 @@ def evaluate_networks(
     num_samples: Optional[int] = None,
     progress: Progress = silent,
     said: Optional[bool] = None,
+    executor: Executor = in_this_process,
 ) -> Evaluation:
     """Run networks over images in one pass; see ``Evaluation``.
 
@@ -134,6 +120,7 @@ def evaluate_networks(
         num_samples: the number of images to use; None for all.
         progress: wraps the stream of batches.
         said: whether the outputs are class scores, as the user says; see ``class_scores``.
+        executor: where to run the networks: in this process, or elsewhere.
 
     Raises:
         UserError: the networks cannot be compared, or a number is not a whole one from 1 up.
@@ -144,22 +131,39 @@ def evaluate_networks(
         num_samples = whole_number("num_samples", num_samples, 1)
     check_comparable(networks)
     first = networks["network"]
-    per_step = first.step_scores(said, labelled=True)
+    run = JointRun(networks, batch_size, samples.name, said)
+    per_step = run.per_step
     bounded = per_step or first.class_scores(said, labelled=True)
     shape = first.output_shapes[0]
     classes = (prod(shape) if per_step is None else shape[-1]) if bounded.yes else None
-    stream = iter(batches(samples, first.preparation, first.input_shape, batch_size, num_samples, classes))
-    begun = next(stream)
-    labelled = begun.labels is not None
-    if begun.labels is not None:
-        check_step_labels(begun.labels, per_step is not None, first.name)
-    judged = first.step_scores(said, labelled) or first.class_scores(said, labelled)
-    if "reference" not in networks:
-        _check_measurable(first, judged, labelled)
-    counted = progress(
-        chain([begun], stream), _total(samples, num_samples, batch_size), f"evaluating on {samples.name}"
+    stream = BatchStream(samples, first.preparation, first.input_shape, batch_size, num_samples, classes)
+    return _evaluation(executor(run, stream, progress, f"evaluating on {samples.name}"), first.input_shape[0])
+
+
+def _evaluation(found: JointResult, steps: int) -> Evaluation:
+    """The results; ``steps`` is how many a sample has, where every step has class scores and a label."""
+    values, images = found.values, found.images
+    return Evaluation(
+        images,
+        found.class_scores,
+        {
+            role: Accuracy(images, float(top1.mean()), float(values[role, "top5"].mean()))
+            for (role, measured), top1 in values.items()
+            if measured == "top1" and (role, "top5") in values
+        },
+        found.agreement,
+        tuple(_comparisons(values)),
+        {
+            role: StepAccuracy(
+                images,
+                steps,
+                float(values[role, "cross-entropy"].mean()),
+                float(values[role, "top1"].mean()),
+                scale,
+            )
+            for role, scale in found.scales.items()
+        },
     )
-    return _measured(networks, iter(counted), batch_size, judged, first.input_shape[0] if per_step else 0)
 
 
 def check_comparable(networks: Mapping[Role, Network]) -> None:
@@ -196,85 +200,12 @@ def _sizes(network: Network) -> str:
     return " and ".join(str(prod(shape)) for shape in network.output_shapes)
 
 
-def _check_measurable(network: Network, judged: ClassScores, labelled: bool) -> None:
-    if not labelled:
-        raise DataError("the data have no labels, so there is no accuracy to measure; give labels or a --reference")
-    if not judged.yes:
-        raise DataError(
-            f"the outputs of {network.name} are not class scores ({judged.why}), so there is no accuracy to measure; "
-            "give a --reference to compare them with, or --classes if they are"
-        )
-
-
-def _total(samples: Samples, num_samples: Optional[int], batch_size: int) -> int:
-    known = [count for count in (samples.size, num_samples) if count is not None]
-    return -(-min(known, default=0) // batch_size)
-
-
-def _measured(
-    networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int, judged: ClassScores, steps: int
-) -> Evaluation:
-    """Run all networks batch by batch, collect each sample's measures, and sum them up.
-
-    ``steps`` is how many rows of scores each sample has; 0 if the first output is one row.
-    """
-    kept: dict[tuple[Role, str], list[np.ndarray]] = defaultdict(list)
-    names = [str(output) for output in networks["network"].graph.outputs]
-    sums = {role: AgreementSums(names, judged.yes, steps) for role in networks if role != "reference"}
-    scales: dict[Role, Scale] = {}
-    images = 0
-    copies = tee(stream, len(networks) + 1)
-    inputs = [(batch.data for batch in copy) for copy in copies[1:]]
-    runs = [outputs_of(network.graph, data, batch_size) for network, data in zip(networks.values(), inputs)]
-    for batch, *results in zip(copies[0], *runs):
-        outputs = dict(zip(networks, results))
-        images += len(batch.data)
-        for role, output in outputs.items():
-            if judged.yes and batch.labels is not None and steps:
-                scale = scales.setdefault(role, scale_of(networks[role].graph, output[0]))
-                kept[role, _ENTROPY].append(cross_entropies(output[0], batch.labels, scale))
-                kept[role, _TOP1].append(step_hits(output[0], batch.labels))
-            elif judged.yes and batch.labels is not None:
-                kept[role, _TOP1].append(hits(output[0], batch.labels))
-                kept[role, _TOP5].append(hits(output[0], batch.labels, 5))
-            if "reference" in networks and role != "reference":
-                expected = outputs["reference"]
-                sums[role].add(expected, output)
-                kept[role, _COSINE].append(np.mean([cosines(a, b) for a, b in zip(expected, output)], axis=0))
-                if judged.yes and steps:
-                    kept[role, _SAME].append(step_hits(output[0], expected[0].argmax(axis=-1)))
-                elif judged.yes:
-                    kept[role, _SAME].append(same_top1(expected[0], output[0]))
-    values = {key: np.concatenate(parts) for key, parts in kept.items()}
-    return Evaluation(
-        images,
-        judged,
-        {
-            role: Accuracy(images, float(values[role, _TOP1].mean()), float(values[role, _TOP5].mean()))
-            for role in networks
-            if (role, _TOP5) in values
-        },
-        {role: running.result() for role, running in sums.items() if "reference" in networks},
-        tuple(_comparisons(values)),
-        {
-            role: StepAccuracy(
-                images,
-                steps,
-                float(values[role, _ENTROPY].mean()),
-                float(values[role, _TOP1].mean()),
-                scale,
-            )
-            for role, scale in scales.items()
-        },
-    )
-
-
-def _comparisons(values: Mapping[tuple[Role, str], np.ndarray]) -> Iterator[Comparison]:
+def _comparisons(values: Mapping[tuple[Role, Measured], np.ndarray]) -> Iterator[Comparison]:
     """Pair the judged network with each of the others."""
-    pairs: tuple[tuple[Measure, Role, str], ...] = (
-        ("accuracy", "reference", _TOP1),
-        ("accuracy", "against", _TOP1),
-        ("agreement", "against", _SAME),
+    pairs: tuple[tuple[Measure, Role, Measured], ...] = (
+        ("accuracy", "reference", "top1"),
+        ("accuracy", "against", "top1"),
+        ("agreement", "against", "same"),
     )
     for measure, other, name in pairs:
         if (other, name) in values:
@@ -282,9 +213,9 @@ def _comparisons(values: Mapping[tuple[Role, str], np.ndarray]) -> Iterator[Comp
             yield Comparison(measure, other, paired(one, two) if one.dtype == bool else paired_means(one, two))
     others: tuple[Role, ...] = ("reference", "against")
     for other in others:
-        if (other, _ENTROPY) in values:
-            change = perplexity_change(values["network", _ENTROPY], values[other, _ENTROPY])
+        if (other, "cross-entropy") in values:
+            change = perplexity_change(values["network", "cross-entropy"], values[other, "cross-entropy"])
             yield Comparison("perplexity", other, change)
-    if ("against", _COSINE) in values and ("against", _SAME) not in values:
-        one, two = (values[role, _COSINE] for role in ("network", "against"))
+    if ("against", "cosine") in values and ("against", "same") not in values:
+        one, two = (values[role, "cosine"] for role in ("network", "against"))
         yield Comparison("cosine", "against", paired_means(one, two))

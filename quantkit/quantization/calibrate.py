@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Optional
 
-from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.collect import RangeCollection
 from quantkit.calibration.methods import DEFAULT_METHOD, observer
 from quantkit.calibration.recipes import Recipe, find_recipe
 from quantkit.calibration.table import CalibrationTable
-from quantkit.data.batches import check_not_constant
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.default_samples import warn_if_unlike
 from quantkit.data.preprocess import Preprocess
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.kinds import of_kind
 from quantkit.models.card import Card, find_card
-from quantkit.models.dataset import BATCH_SIZE, CalibrationData, batch_size_of, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, batch_size_of, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.planning import calibration_targets
@@ -29,6 +29,7 @@ def calibrate(
     num_samples: Optional[int] = None,
     method: str = DEFAULT_METHOD,
     progress: Progress = silent,
+    executor: Executor = in_this_process,
 ) -> CalibrationTable:
     """Measure the ranges of the fused network's tensors.
 
@@ -40,6 +41,7 @@ def calibrate(
         num_samples: how many samples; None: 32, or all if there are fewer.
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
+        executor: where to run the network: in this process, or elsewhere.
 
     Raises:
         UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.
@@ -51,11 +53,10 @@ def calibrate(
     chosen = dataset(source.model, calibration_data).subset(wanted, at_most=num_samples is None)
     if source.model.source.weights != "random":
         warn_if_unlike(chosen.name, source.model.input_shape)
-    stream = check_not_constant(chosen.batches(BATCH_SIZE), chosen.name)
-    shown = progress(stream, steps(chosen), f"calibrating ({method})")
     targets = calibration_targets(source.fused.graph)
-    ranges = collect_ranges(source.graph, targets, (batch.data for batch in shown), batch_size_of(chosen), method)
-    return CalibrationTable(method, len(chosen), chosen.name, ranges, source.sha256, chosen.sha256)
+    collection = RangeCollection(source.graph, targets, batch_size_of(chosen), method, chosen.name)
+    found = executor(collection, chosen.stream(BATCH_SIZE), progress, f"calibrating ({method})")
+    return CalibrationTable(method, found.samples, chosen.name, found.ranges, source.sha256, found.data_sha256)
 
 
 def shipped_recipe(source: FusedModel, method: str = DEFAULT_METHOD) -> Optional[Recipe]:

@@ -16,7 +16,8 @@ from quantkit.data.batches import Batch, batches
 from quantkit.data.placement import placement
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
-from quantkit.evaluation.evaluate import BATCH_SIZE, Role, check_comparable
+from quantkit.evaluation.evaluate import BATCH_SIZE, check_comparable
+from quantkit.evaluation.joint_run import Role
 from quantkit.evaluation.measure import Measure, Score, ScoreDrop, over_groups, score, score_drop
 from quantkit.evaluation.network import Network
 from quantkit.kinds import whole_number

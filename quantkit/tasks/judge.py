@@ -10,7 +10,8 @@ from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.annotated_sources import is_coco, load_boxes, load_masks, load_people
 from quantkit.data.samples import Samples
 from quantkit.data.sources import DataSource, load_data
-from quantkit.evaluation.evaluate import BATCH_SIZE, Role
+from quantkit.evaluation.evaluate import BATCH_SIZE
+from quantkit.evaluation.joint_run import Role
 from quantkit.evaluation.network import Network
 from quantkit.progress import Progress, silent
 from quantkit.tasks.choose import AnyTask, make_task

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from quantkit.calibration import collect
-from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.collect import RangeCollection, collect_ranges
+from quantkit.calibration.methods import METHODS
 from quantkit.calibration.ranges import Range
+from quantkit.data.batches import Batch
 from quantkit.errors import DataError
 from quantkit.ir.graph import Graph, Tensor
 from tests.networks import DATA, Builder
@@ -60,3 +63,40 @@ def test_errors_name_the_tensor() -> None:
         collect_ranges(network(), [RELU, DATA], [data, data * -np.inf], 4, "minmax")
     with pytest.raises(DataError, match="no values were observed"):
         collect_ranges(network(), [RELU], [], 4, "minmax")
+
+
+def collection(method: str = "mse") -> RangeCollection:
+    return RangeCollection(network(), (SIN, DATA, RELU), 4, method, "numbers")
+
+
+def batches(data: np.ndarray) -> list[Batch]:
+    return [Batch(data[start : start + 4], None, ()) for start in range(0, len(data), 4)]
+
+
+@pytest.mark.parametrize("method", [*METHODS, "percentile:50"])
+def test_however_batches_are_shared_out_the_result_is_that_of_all(method: str) -> None:
+    data = np.random.default_rng(0).standard_cauchy(size=(23, 3, 50)).astype(np.float32)
+    every, asked = batches(data), collection(method)
+    whole = asked.combine([asked.partial(every)])
+    assert whole.ranges == collect_ranges(network(), [SIN, DATA, RELU], [each.data for each in every], 4, method)
+    assert whole.samples == 23
+    for cuts in ([1], [2, 3], [1, 2, 3, 4, 5]):
+        bounds = [0, *cuts, len(every)]
+        parts = [asked.partial(every[start:stop]) for start, stop in pairwise(bounds)]
+        assert asked.combine(parts) == whole
+
+
+def test_the_order_of_samples_decides_their_hash_alone() -> None:
+    data = np.random.default_rng(0).normal(size=(8, 3, 5)).astype(np.float32)
+    asked = collection()
+    parts = [asked.partial([each]) for each in batches(data)]
+    one, other = asked.combine(parts), asked.combine(parts[::-1])
+    assert one.ranges == other.ranges and one.data_sha256 != other.data_sha256
+
+
+def test_samples_that_are_all_constant_are_refused() -> None:
+    flat, asked = np.ones((8, 3, 5), np.float32), collection()
+    with pytest.raises(DataError, match="every sample of numbers is constant"):
+        asked.combine([asked.partial([each]) for each in batches(flat)])
+    flat[6, 1] = range(5)
+    assert asked.combine([asked.partial([each]) for each in batches(flat)]).samples == 8

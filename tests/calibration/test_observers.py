@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from typing import Any
 
 import numpy as np
@@ -51,8 +50,9 @@ def shared_out(method: str, values: Array, draw: st.DataObject) -> Observer:
         draw.draw(st.sampled_from(shards), "shard").observe(batch)
     while len(shards) > 1:
         # As those do that come from another process.
-        taken = pickle.dumps(shards.pop(draw.draw(st.integers(0, len(shards) - 1), "merged")))
-        shards[draw.draw(st.integers(0, len(shards) - 1), "into")].merge(pickle.loads(taken))
+        taken = observer(method)
+        taken.restore(shards.pop(draw.draw(st.integers(0, len(shards) - 1), "merged")).state())
+        shards[draw.draw(st.integers(0, len(shards) - 1), "into")].merge(taken)
     return shards[0]
 
 

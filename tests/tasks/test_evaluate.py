@@ -16,7 +16,7 @@ from quantkit.data.arrays import arrays
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.voc import voc_boxes, voc_masks
 from quantkit.errors import DataError, UserError
-from quantkit.evaluation.evaluate import Role
+from quantkit.evaluation.joint_run import Role
 from quantkit.evaluation.measure import Score, ScoreDrop
 from quantkit.evaluation.network import Network
 from quantkit.tasks.choose import make_task

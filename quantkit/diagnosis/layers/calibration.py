@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -12,6 +11,7 @@ import numpy as np
 
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.digests import digests_of
 from quantkit.diagnosis.layers.tensor import TensorUse
 from quantkit.models.layout import InputLayout
 
@@ -66,7 +66,7 @@ class InputWatch:
     def __init__(self, layout: InputLayout) -> None:
         """Start with nothing seen of inputs of this layout."""
         self._layout = layout
-        self.digests: list[str] = []
+        self.digests: list[bytes] = []
         self._values = 0
         self._sum = self._squares = np.zeros(0)
         self._constant = 0
@@ -74,7 +74,7 @@ class InputWatch:
 
     def add(self, images: np.ndarray) -> None:
         """Add a batch, float32, its axes those of the layout."""
-        self.digests += [_digest(image) for image in images]
+        self.digests += [digest.tobytes() for digest in digests_of(images)]
         self._whole = self._whole and bool((np.rint(images) == images).all())
         if "C" not in self._layout:
             return
@@ -95,7 +95,7 @@ class InputWatch:
 
 
 def audit(
-    table: CalibrationTable, tensors: Sequence[TensorUse], seen: InputWatch, calibrated: Optional[frozenset[str]]
+    table: CalibrationTable, tensors: Sequence[TensorUse], seen: InputWatch, calibrated: Optional[frozenset[bytes]]
 ) -> Audit:
     """Compare the calibration with the analysed images.
 
@@ -119,7 +119,7 @@ def audit(
     )
 
 
-def calibration_digests(table: CalibrationTable, samples: CalibrationDataset) -> Optional[frozenset[str]]:
+def calibration_digests(table: CalibrationTable, samples: CalibrationDataset) -> Optional[frozenset[bytes]]:
     """The digests of the images that a bundle was calibrated with, if they came from these samples; else None.
 
     The table has only one hash over all calibration images. So this chooses images from the samples as calibration does
@@ -128,9 +128,5 @@ def calibration_digests(table: CalibrationTable, samples: CalibrationDataset) ->
     if samples.size is None or samples.size < table.samples:
         return None
     chosen = samples.subset(table.samples)
-    digests = frozenset(_digest(batch.data[0]) for batch in chosen.batches(1))
+    digests = frozenset(digests_of(batch.data).tobytes() for batch in chosen.batches(1))
     return digests if chosen.sha256 == table.data_sha256 else None
-
-
-def _digest(image: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()

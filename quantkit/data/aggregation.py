@@ -1,0 +1,47 @@
+"""Aggregation: what is computed over samples in parts, and is the same however the samples are shared out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from quantkit.data.batch_stream import BatchStream
+from quantkit.data.batches import Batch
+from quantkit.progress import Progress
+
+Result = TypeVar("Result")
+Combined = TypeVar("Combined", covariant=True)
+
+Partial = Mapping[str, np.ndarray]
+"""The result over some of the batches: arrays of numbers or booleans, which can be stored and sent as they are."""
+
+
+class Aggregation(Protocol[Combined]):
+    """A computation over a stream of batches.
+
+    Whoever shares out the stream cuts it between batches, never within one: an engine's results for a sample may depend
+    on how many others it runs with. ``combine`` then gives the same result to the last bit for any cuts.
+    """
+
+    def key(self) -> str:
+        """A hash of all that the result depends on beside the samples; the same in every process."""
+
+    def partial(self, batches: Iterable[Batch]) -> Partial:
+        """The result over consecutive batches, of which there is at least one."""
+
+    def combine(self, partials: Sequence[Partial]) -> Combined:
+        """The result over all batches, from the partial results in the order of the samples."""
+
+
+class Executor(Protocol):
+    """Carries out aggregations, in this process or in others."""
+
+    def __call__(self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
+        """The result of ``aggregation`` over ``stream``; ``progress`` shows how far it has come, under ``title``."""
+
+
+def in_this_process(aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
+    """Carry out an aggregation here, in one piece; see ``Executor``."""
+    return aggregation.combine([aggregation.partial(progress(stream, stream.steps, title))])

@@ -1,0 +1,74 @@
+"""Networks run over the same samples, in one piece and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.bundle.network import network_of
+from quantkit.data.batches import Batch
+from quantkit.data.sources import load_data
+from quantkit.errors import DataError
+from quantkit.evaluation.evaluate import Evaluation, evaluate_networks
+from quantkit.evaluation.joint_run import JointRun
+from quantkit.evaluation.network import Network
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.models.load import load_model
+from tests.sharding import in_parts
+
+SAMPLES = 100
+
+
+def evaluations(networks: Mapping[Any, Network], data: str, **options: Any) -> list[Evaluation]:
+    """In one piece, and in parts of three sizes."""
+    evaluate: Callable[..., Evaluation] = partial(evaluate_networks, networks, load_data(data), 8, SAMPLES, **options)
+    return [evaluate(), *(evaluate(executor=in_parts(size)) for size in (8, 24, 96))]
+
+
+@pytest.fixture(scope="module")
+def forms(digits_fused: FusedModel) -> Mapping[Any, Network]:
+    """The digits network in another form, its reference, and a form of less precise weights."""
+    whole = network_of(digits_fused.model)
+    coarse = {name: np.round(value, 1) for name, value in whole.graph.params.items()}
+    fused = replace(whole, graph=digits_fused.graph)
+    return {"network": fused, "reference": whole, "against": replace(whole, graph=replace(whole.graph, params=coarse))}
+
+
+def test_class_scores_of_parts_are_those_of_all(forms: Mapping[Any, Network]) -> None:
+    whole, *others = evaluations(forms, "digits:test")
+    assert whole.images == SAMPLES and 0 < whole.accuracy["against"].top1 < whole.accuracy["network"].top1
+    assert whole.agreement["network"] != whole.agreement["against"]
+    assert [each.document for each in others] == [whole.document] * 3
+
+
+def test_outputs_of_parts_are_those_of_all(forms: Mapping[Any, Network]) -> None:
+    whole, *others = evaluations(forms, "digits:test", said=False)
+    assert not whole.accuracy and whole.agreement["network"].top1 is None
+    assert [each.document for each in others] == [whole.document] * 3
+
+
+@pytest.mark.usefixtures("engine")
+def test_steps_of_parts_are_those_of_all() -> None:
+    network = network_of(load_model("char_lm"))
+    coarse = {name: value.astype(np.float16).astype(value.dtype) for name, value in network.graph.params.items()}
+    other = replace(network, graph=replace(network.graph, params=coarse))
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 50, (SAMPLES, network.input_shape[0] + 1)).astype(np.int64)
+    data = load_data((tokens[:, :-1], tokens[:, 1:]))
+    evaluate = partial(evaluate_networks, {"network": other, "reference": network}, data)
+    whole = evaluate()
+    assert whole.step_accuracy["network"].steps == network.input_shape[0] and whole.agreement["network"].steps
+    assert evaluate(executor=in_parts(16)).document == whole.document
+
+
+def test_samples_have_labels_in_all_parts_or_in_none(forms: Mapping[Any, Network]) -> None:
+    run = JointRun(forms, 8, "digits")
+    data = np.zeros((8, *forms["network"].input_shape), np.float32)
+    parts = [run.partial([Batch(data, labels, ("",) * 8)]) for labels in (np.zeros(8, np.int64), None)]
+    with pytest.raises(DataError, match="some samples of digits have labels and some do not"):
+        run.combine(parts)
