@@ -62,6 +62,7 @@ _VERBS = {
     "builds": "Make and check the engines that benchmarks compare.",
     "fuse": "Fuse a network's operators and keep it in FP32.",
     "calibrate": "Measure the ranges of a network's tensors and save them as a table.",
+    "pack": "Write the images of a folder as RecordIO shards, with their labels and names.",
     "models": "List networks by name, or describe one.",
     "cache": "List what is kept in QUANTKIT_HOME, or remove it.",
     "doctor": "Check the engine and the machine, and say what to change.",

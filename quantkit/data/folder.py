@@ -39,6 +39,19 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
     Raises:
         DataError: there are no images, there is no such split, or the contents are ambiguous.
     """
+    entries = folder_entries(path, split)
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            file, label = entries[position]
+            yield Sample(decode(path / file, file), label, file)
+
+    name = as_text(path.resolve().name)
+    return Samples(name if split is None else f"{name}, split {split}", read, len(entries), independent=True)
+
+
+def folder_entries(path: Path, split: str | None = None) -> list[Entry]:
+    """The images in a folder, as names in it, with their labels; see ``images_folder``, for the errors too."""
     if not path.is_dir():
         raise DataError(f"{path} is not a folder; give a folder of images")
     table = path / "labels.csv"
@@ -50,14 +63,7 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
         entries = _by_class(path)
     if not entries:
         raise DataError(f"{path} holds no images; give a folder with files ending in {', '.join(sorted(SUFFIXES))}")
-
-    def read(positions: Iterable[int]) -> Iterator[Sample]:
-        for position in positions:
-            file, label = entries[position]
-            yield Sample(decode(path / file, file), label, file)
-
-    name = as_text(path.resolve().name)
-    return Samples(name if split is None else f"{name}, split {split}", read, len(entries), independent=True)
+    return entries
 
 
 def _listed(table: Path, split: str | None) -> list[Entry]:

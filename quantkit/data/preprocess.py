@@ -135,7 +135,7 @@ def apply(
     if preprocess.fit is not None:
         image = _fitted(image, preprocess.fit, input_shape)
     if preprocess.resize is not None:
-        image = _with_short_side(image, preprocess.resize, where)
+        image = scaled_to_short_side(image, preprocess.resize, where)
     if preprocess.crop is not None:
         image = _centre(image, preprocess.crop, where)
     if input_shape is not None:
@@ -199,7 +199,7 @@ def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, r
         raise DataError(f"{where} has shape {tuple(shape)}, but the network reads {tuple(input_shape)}; {remedy}")
 
 
-def _with_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
+def scaled_to_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
     """``image`` scaled so that its short side has ``size`` pixels."""
     from PIL import Image
 

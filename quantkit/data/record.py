@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Optional
 
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
@@ -22,6 +22,45 @@ _LENGTH_MASK = (1 << _LENGTH_BITS) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _PART_HEADER = struct.Struct("<II")
 _IMAGE_HEADER = struct.Struct("<IfQQ")
+
+
+SHARD_LIST = "shards.json"
+"""The file that lists the RecordIO files of a folder, and makes it one of shards."""
+
+NO_LABEL = -1.0
+"""The label of images that have none."""
+
+MAGIC = struct.pack("<I", _MAGIC)
+
+
+def record_of(image: bytes, label: Optional[int], number: int) -> bytes:
+    """An image file as a record; see ``record_file`` for the format.
+
+    Args:
+        image: the file's content.
+        label: the index of its class, below 2^24; None: it has none.
+        number: its id.
+    """
+    content = _IMAGE_HEADER.pack(0, NO_LABEL if label is None else label, number, 0) + image
+    parts, start = [], 0
+    place = content.find(MAGIC)
+    while place >= 0:
+        # Readers look for the number at multiples of 4 alone.
+        if place % 4 == 0:
+            parts.append(content[start:place])
+            start = place + len(MAGIC)
+        place = content.find(MAGIC, place + (4 if place % 4 == 0 else 1))
+    parts.append(content[start:])
+    flags = [_WHOLE] if len(parts) == 1 else [_FIRST, *[_MIDDLE] * (len(parts) - 2), _LAST]
+    return b"".join(
+        _PART_HEADER.pack(_MAGIC, flag << _LENGTH_BITS | len(part)) + part + bytes(-len(part) % 4)
+        for flag, part in zip(flags, parts)
+    )
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a folder is one of shards."""
+    return (folder / SHARD_LIST).is_file()
 
 
 def record_file(path: Path) -> Samples:
@@ -45,7 +84,7 @@ def record_file(path: Path) -> Samples:
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         with _opened(path) as file:
             for position in positions:
-                yield _sample(_content(file, records[position]), f"record {position} of {path.name}")
+                yield sample_of(content_at(file, records[position]), f"record {position} of {path.name}")
 
     return Samples(as_text(path.name), read, len(records), independent=True)
 
@@ -82,21 +121,32 @@ def _scan(file: IO[bytes], path: Path) -> array[int]:
     return records
 
 
-def _content(file: IO[bytes], start: int) -> bytes:
-    """The bytes of the record at ``start``, joined from its parts."""
+def content_at(file: IO[bytes], start: int) -> bytes:
+    """The bytes of the record at ``start``, joined from its parts.
+
+    Raises:
+        ValueError: no record begins there.
+        struct.error: the file ends before the record does.
+    """
     contents = []
     flag = _FIRST
     file.seek(start)
     while flag in (_FIRST, _MIDDLE):
-        _, word = _PART_HEADER.unpack(file.read(_PART_HEADER.size))
+        magic, word = _PART_HEADER.unpack(file.read(_PART_HEADER.size))
+        if magic != _MAGIC:
+            raise ValueError(f"no record begins at byte {start}")
         flag, length = word >> _LENGTH_BITS, word & _LENGTH_MASK
         contents.append(file.read(length))
         file.seek(-length % 4, 1)
     return struct.pack("<I", _MAGIC).join(contents)
 
 
-def _sample(content: bytes, name: str) -> Sample:
-    """The sample in an image record."""
+def sample_of(content: bytes, name: str) -> Sample:
+    """The sample in an image record; without a label where that is -1.
+
+    Raises:
+        DataError: it is damaged.
+    """
     size = _IMAGE_HEADER.size
     if len(content) < size:
         raise DataError(f"{name} is too short for an image record; write the file again")
@@ -106,5 +156,5 @@ def _sample(content: bytes, name: str) -> Sample:
         raise DataError(f"{name} ends inside its {count} labels; write the file again")
     if count == 1:
         (value,) = struct.unpack_from("<f", content, size)
-    label = label_of(value, name) if count <= 1 else None
+    label = None if count > 1 or value == NO_LABEL else label_of(value, name)
     return Sample(decode(BytesIO(content[start:]), name), label, name)

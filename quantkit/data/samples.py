@@ -46,7 +46,8 @@ class Samples:
     it is unknown until all are read. With ``any_order``, the first N are as good a choice as any
     other (or the only possible one); else neighbours may be alike, as in a set sorted by class.
     ``positions`` are those to read; None: all. With ``independent``, ``read`` may be called for one position at a
-    time, by several threads at once, at no extra cost. ``builtin`` samples come with quantkit.
+    time, by several threads at once, at no extra cost. ``builtin`` samples come with quantkit. ``address`` is what
+    ``load_data`` opens them by on any machine that has the same files; None if they are in this process alone.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Samples:
     positions: range | tuple[int, ...] | None = None
     independent: bool = False
     builtin: bool = False
+    address: str | None = None
 
     def __len__(self) -> int:
         """The number of samples of an iteration.

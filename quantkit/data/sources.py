@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Union, runtime_checkable
 
@@ -14,7 +15,7 @@ from quantkit.data.arrays import arrays, arrays_by_name, as_numpy, numpy_by_name
 from quantkit.data.folder import images_folder
 from quantkit.data.loaders import data_iter, data_loader
 from quantkit.data.npz import npy_file, npz_file
-from quantkit.data.record import record_file
+from quantkit.data.record import is_packed, record_file
 from quantkit.data.samples import Samples
 from quantkit.data.scenes import scene_images
 from quantkit.data.voc import is_voc, voc_images
@@ -48,7 +49,8 @@ DataSource = Union[Samples, str, "os.PathLike[str]", Arrays, tuple[Arrays, Array
 """What sample data can be given as; see ``load_data``."""
 
 _KINDS = (
-    "a folder of images or of VOC's form (FOLDER:SPLIT for one split of its labels.csv, or of VOC), a COCO file "
+    "a folder of images, of shards or of VOC's form (FOLDER:SPLIT for one split of its labels.csv, or of VOC), a COCO "
+    "file "
     "(.json), an .npz, .npy or .rec file, "
     "'builtin', 'digits:train', 'digits:test', 'scenes:train' or 'scenes:test'"
 )
@@ -58,11 +60,12 @@ def load_data(spec: DataSource) -> Samples:
     """The samples that ``spec`` names or holds.
 
     By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, ``scenes:train``,
-    ``scenes:test`` (digits over photographs), a folder of images or of VOC's form, such a folder and a split of its
-    ``labels.csv`` or of VOC, as in ``photos:test``, a COCO file (``.json``), an ``.npz`` file, an ``.npy`` file, a
-    ``.rec`` file. In Python also an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another
-    iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are. For networks with several
-    inputs, a dictionary of arrays by the inputs' names takes the place of an array of samples.
+    ``scenes:test`` (digits over photographs), a folder of images, of VOC's form or of shards (as ``quantkit pack``
+    writes it), a folder of the first two kinds and a split of its ``labels.csv`` or of VOC, as in ``photos:test``, a
+    COCO file (``.json``), an ``.npz`` file, an ``.npy`` file, a ``.rec`` file. In Python also an array, a pair of
+    arrays (samples, labels), a Gluon ``DataLoader`` or another iterable of batches, an MXNet ``DataIter``, or
+    ``Samples``, which come back as they are. For networks with several inputs, a dictionary of arrays by the inputs'
+    names takes the place of an array of samples.
 
     Raises:
         DataError: it does not exist, is of no known kind, or cannot be read.
@@ -70,7 +73,8 @@ def load_data(spec: DataSource) -> Samples:
     if isinstance(spec, Samples):
         return spec
     if isinstance(spec, (str, os.PathLike)):
-        return _named(os.fspath(spec))
+        name = os.fspath(spec)
+        return replace(_named(name), address=_address(name))
     if _is_array(spec):
         return arrays(as_numpy(spec))
     if isinstance(spec, Mapping):
@@ -91,6 +95,14 @@ def load_data(spec: DataSource) -> Samples:
     raise DataError(f"{type(spec).__name__} is no sample data; give {_KINDS}, arrays, a DataLoader or a DataIter")
 
 
+def _address(name: str) -> str:
+    """The same name for processes with another current folder."""
+    if os.path.exists(name):
+        return os.path.abspath(name)
+    head, colon, split = name.rpartition(":")
+    return f"{os.path.abspath(head)}:{split}" if colon and os.path.exists(head) else name
+
+
 def _named(spec: str) -> Samples:
     """The samples of a name."""
     if spec == "builtin":
@@ -103,6 +115,8 @@ def _named(spec: str) -> Samples:
     path = Path(spec)
     folder, part = (path, None) if spec and os.path.isdir(path) else (Path(head), split)
     if (spec and os.path.isdir(path)) or (colon and os.path.isdir(head)):
+        if part is None and is_packed(folder):
+            return _packed_folder(folder)
         return voc_images(folder, part) if is_voc(folder) else images_folder(folder, part)
     if not os.path.isfile(path):
         raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")
@@ -117,6 +131,12 @@ def _coco_images(path: Path) -> Samples:
     from quantkit.data.coco import coco_images
 
     return coco_images(path)
+
+
+def _packed_folder(folder: Path) -> Samples:
+    from quantkit.data.packed import packed_folder
+
+    return packed_folder(folder)
 
 
 def _is_array(value: Any) -> bool:

@@ -134,7 +134,7 @@ def test_refuses_damage(tmp_path: Path, content: bytes, message: str) -> None:
     [
         (b"short", "too short"),
         (struct.pack("<IfQQ", 0xFFFFFFFF, 0, 0, 0), "ends inside its 4294967295 labels"),
-        (struct.pack("<IfQQ", 0, -1, 0, 0), "label -1.0 of record 0"),
+        (struct.pack("<IfQQ", 0, -2, 0, 0), "label -2.0 of record 0"),
         (struct.pack("<IfQQ", 0, float("nan"), 0, 0), "label nan"),
     ],
 )

@@ -1,0 +1,121 @@
+"""Folders of RecordIO shards, as ``quantkit pack`` writes them: images with their labels and names."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from quantkit.data.record import SHARD_LIST, content_at, sample_of
+from quantkit.data.samples import Sample, Samples
+from quantkit.errors import DataError
+from quantkit.files.files import as_text
+from quantkit.files.folders import Kind
+from quantkit.files.schema import FirstFaultOnly, first_fault
+from quantkit.files.text import MEBIBYTE, open_ordinary, parse_json, read_bytes, read_text
+
+PACKED = Kind("a folder of shards", SHARD_LIST, frozenset({SHARD_LIST, "*.rec", "*.idx", "*.lst"}))
+
+_LARGEST_LIST = 64 * MEBIBYTE
+_LARGEST_INDEX = 256 * MEBIBYTE
+_KEPT = 64
+
+
+class Shard(BaseModel):
+    """One shard: the stem of its files ``.rec``, ``.idx`` and ``.lst``, and how many images it has."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Field(pattern="^shard-[0-9]{5}$")]
+    images: Annotated[int, Field(ge=1)]
+
+
+class ShardList(BaseModel):
+    """The schema of ``shards.json``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal["quantkit-shards"] = "quantkit-shards"
+    version: Literal[1] = 1
+    shards: Annotated[list[Shard], Field(min_length=1), FirstFaultOnly()]
+
+
+@dataclass(frozen=True)
+class _Index:
+    """Where a shard's records begin, and the names of its images."""
+
+    offsets: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def packed_folder(folder: Path) -> Samples:
+    """The images of a folder of shards, with their labels and names, in the order in which they were packed.
+
+    Raises:
+        DataError: a file is missing or damaged (images that are damaged show while iterating).
+    """
+    shards = _shards(folder)
+    ends = list(accumulate(shard.images for shard in shards))
+    index = lru_cache(_KEPT)(lambda shard: _index(folder, shards[shard]))
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            number = bisect_right(ends, position)
+            place = position - (ends[number - 1] if number else 0)
+            known = index(number)
+            path = folder / f"{shards[number].name}.rec"
+            name = known.names[place]
+            yield sample_of(_record(path, known.offsets[place]), name)
+
+    return Samples(as_text(folder.resolve().name), read, ends[-1], independent=True)
+
+
+def _shards(folder: Path) -> list[Shard]:
+    path = folder / SHARD_LIST
+    try:
+        return ShardList.model_validate(parse_json(read_bytes(path, _LARGEST_LIST))).shards
+    except ValidationError as error:
+        where, what = first_fault(error)
+        raise DataError(f"{path} is not valid at {where!r}: {what}; pack the images again") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _index(folder: Path, shard: Shard) -> _Index:
+    """What a shard's text files say.
+
+    Raises:
+        DataError: they cannot be read, or do not fit the list.
+    """
+    paths = [folder / f"{shard.name}{ending}" for ending in (".idx", ".lst")]
+    try:
+        offsets, rows = ([line.split("\t") for line in read_text(path, _LARGEST_INDEX).splitlines()] for path in paths)
+        found = _Index(tuple(int(row[1]) for row in offsets), tuple(row[2] for row in rows))
+    except (OSError, ValueError, IndexError) as error:
+        raise _unreadable(paths[0], error) from error
+    if {len(found.offsets), len(found.names)} != {shard.images}:
+        raise DataError(
+            f"{paths[0]} lists {len(found.offsets)} records and {paths[1].name} {len(found.names)} names, where "
+            f"{SHARD_LIST} has {shard.images} images; pack the images again"
+        )
+    return found
+
+
+def _record(path: Path, offset: int) -> bytes:
+    try:
+        with open_ordinary(path) as file:
+            return content_at(file, offset)
+    except (OSError, ValueError, struct.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return DataError(f"cannot read {path}: {reason}; pack the images again")
