@@ -14,7 +14,7 @@ from quantkit.host.telemetry import turn_off
 from quantkit.version import __version__
 
 if TYPE_CHECKING:
-    from quantkit.api import Evaluated, evaluate, evaluate_task, export_onnx, quantize
+    from quantkit.api import Evaluated, calibrate, evaluate, evaluate_task, export_onnx, quantize
     from quantkit.benchmark.measuring.measurement import Conditions, run_benchmark
     from quantkit.benchmark.results.result_files import read_results
     from quantkit.benchmark.results.results import Cell, Contestant, Results, Run
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from quantkit.evaluation.agreement import Agreement, OutputAgreement, StepNoise
     from quantkit.evaluation.deviation import Deviation
     from quantkit.evaluation.drop import Drop
-    from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
+    from quantkit.evaluation.evaluate import Comparison, Evaluation
+    from quantkit.evaluation.joint_run import Role
     from quantkit.evaluation.measure import Score, ScoreDrop
     from quantkit.evaluation.paired import Paired, PairedMeans, Verdict
     from quantkit.evaluation.perplexity import PerplexityAgreement, PerplexityChange, StepAccuracy
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from quantkit.progress import Progress, Tell
     from quantkit.quantization.algorithms.apply import AdjustedNetwork
     from quantkit.quantization.algorithms.stage import apply_algorithms, plan
-    from quantkit.quantization.calibrate import calibrate
     from quantkit.quantization.config import QuantizationConfig
     from quantkit.quantization.goal import Goal, MixedPrecision
     from quantkit.quantization.plan import Decision, QuantizationPlan, TensorDtype, TensorQuantization
@@ -103,7 +103,7 @@ __all__ = [
 
 # Which names each module defines; one of another name here is written as in an import.
 _NAMES = {
-    "quantkit.api": ("Evaluated", "evaluate", "evaluate_task", "export_onnx", "quantize"),
+    "quantkit.api": ("Evaluated", "calibrate", "evaluate", "evaluate_task", "export_onnx", "quantize"),
     "quantkit.benchmark.measuring.measurement": ("Conditions", "run_benchmark"),
     "quantkit.benchmark.results.result_files": ("read_results",),
     "quantkit.benchmark.results.results": ("Cell", "Contestant", "Results", "Run"),
@@ -136,7 +136,8 @@ _NAMES = {
     "quantkit.evaluation.agreement": ("Agreement", "OutputAgreement", "StepNoise"),
     "quantkit.evaluation.deviation": ("Deviation",),
     "quantkit.evaluation.drop": ("Drop",),
-    "quantkit.evaluation.evaluate": ("Comparison", "Evaluation", "Role"),
+    "quantkit.evaluation.evaluate": ("Comparison", "Evaluation"),
+    "quantkit.evaluation.joint_run": ("Role",),
     "quantkit.evaluation.measure": ("Score", "ScoreDrop"),
     "quantkit.evaluation.paired": ("Paired", "PairedMeans", "Verdict"),
     "quantkit.evaluation.perplexity": ("PerplexityAgreement", "PerplexityChange", "StepAccuracy"),
@@ -157,7 +158,6 @@ _NAMES = {
     "quantkit.progress": ("Progress", "Tell"),
     "quantkit.quantization.algorithms.apply": ("AdjustedNetwork",),
     "quantkit.quantization.algorithms.stage": ("apply_algorithms", "plan"),
-    "quantkit.quantization.calibrate": ("calibrate",),
     "quantkit.quantization.config": ("QuantizationConfig",),
     "quantkit.quantization.goal": ("Goal", "MixedPrecision"),
     "quantkit.quantization.plan": ("Decision", "QuantizationPlan", "TensorDtype", "TensorQuantization"),

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
 from quantkit.bundle.export import export_onnx as export_fp32_onnx
 from quantkit.bundle.network import network_in, network_of
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.read import read_bundle
+from quantkit.calibration.methods import DEFAULT_METHOD
 from quantkit.calibration.table import CalibrationTable
+from quantkit.cluster.executor import on_cluster
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.samples import Samples
 from quantkit.data.sources import load_data
-from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
+from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, evaluate_networks
+from quantkit.evaluation.joint_run import Role
 from quantkit.evaluation.network import Network
 from quantkit.files.bundles import is_bundle
+from quantkit.fusion.fused_model import FusedModel
 from quantkit.kinds import of_kind
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.dataset import CalibrationData
 from quantkit.models.load import NetworkSpec, load_model
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
+from quantkit.quantization.calibrate import calibrate as calibrated
 from quantkit.quantization.config import DEFAULT_CONFIG, QuantizationConfig
 from quantkit.quantization.reduced_range import ReduceRange
 from quantkit.stages import run_stages
@@ -31,6 +36,9 @@ from quantkit.tasks.choose import task_named
 from quantkit.tasks.evaluate import TaskEvaluation
 from quantkit.tasks.judge import judge
 from quantkit.tasks.task import TaskName
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Evaluated = Union[Model, QuantizedModel, NetworkSpec]
 """What can be evaluated: a network in any form, or a bundle's directory."""
@@ -44,6 +52,7 @@ def quantize(
     evaluation_data: Optional[CalibrationData] = None,
     table: Optional[CalibrationTable] = None,
     progress: Progress = silent,
+    cluster: Optional[Client] = None,
 ) -> QuantizedModel:
     """Quantize a network to INT8 and compare it with FP32.
 
@@ -56,6 +65,7 @@ def quantize(
             those of the calibration.
         table: an earlier calibration of the same network, instead of a new one.
         progress: wraps streams of batches.
+        cluster: a Dask cluster to calibrate on, by its client; None: this process calibrates.
 
     Raises:
         UserError: the configuration does not fit the network, a goal lacks its evaluation data, or an argument is of
@@ -69,7 +79,38 @@ def quantize(
     if table is not None:
         of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     loaded = model if isinstance(model, Model) else load_model(model)
-    return run_stages(loaded, calibration_data, config, evaluation_data, table, progress).network
+    with on_cluster(cluster) as executor:
+        return run_stages(loaded, calibration_data, config, evaluation_data, table, progress, executor=executor).network
+
+
+def calibrate(
+    source: FusedModel,
+    calibration_data: CalibrationData = "builtin",
+    num_samples: Optional[int] = None,
+    method: str = DEFAULT_METHOD,
+    progress: Progress = silent,
+    *,
+    cluster: Optional[Client] = None,
+) -> CalibrationTable:
+    """Measure the ranges of the fused network's tensors.
+
+    Warns with ``DefaultSamplesWarning`` if the built-in photographs cannot stand in for what the network reads.
+
+    Args:
+        source: the fused model.
+        calibration_data: what to measure them on.
+        num_samples: how many samples; None: 32, or all if there are fewer.
+        method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
+        progress: wraps the stream of batches.
+        cluster: a Dask cluster to run the network on, by its client; None: this process runs it. The table is the same.
+
+    Raises:
+        UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.
+        DataError: too few samples, or some that cannot be used.
+        ClusterError: the cluster's workers differ in their versions, or are lost.
+    """
+    with on_cluster(cluster) as executor:
+        return calibrated(source, calibration_data, num_samples, method, progress, executor)
 
 
 def evaluate(
@@ -82,6 +123,7 @@ def evaluate(
     batch_size: int = BATCH_SIZE,
     class_scores: Optional[bool] = None,
     progress: Progress = silent,
+    cluster: Optional[Client] = None,
 ) -> Evaluation:
     """Measure a network's accuracy, and its agreement with a reference.
 
@@ -96,6 +138,7 @@ def evaluate(
         class_scores: whether the first output is a row of class scores, if quantkit would decide wrongly; None: it
             decides.
         progress: wraps the stream of batches.
+        cluster: a Dask cluster to run the networks on, by its client; None: this process runs them.
 
     Raises:
         UserError: a network cannot be loaded, the networks cannot be compared, or the dataset is preprocessed for
@@ -105,7 +148,8 @@ def evaluate(
     """
     networks = _networks(network, reference, against)
     samples = _samples(networks["network"], evaluation_data)
-    return evaluate_networks(networks, samples, batch_size, num_samples, progress, class_scores)
+    with on_cluster(cluster) as executor:
+        return evaluate_networks(networks, samples, batch_size, num_samples, progress, class_scores, executor)
 
 
 def evaluate_task(

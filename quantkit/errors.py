@@ -62,6 +62,10 @@ class BundleError(QuantkitError):
     """A bundle on disk is incomplete, altered, or does not reproduce its stored output."""
 
 
+class ClusterError(QuantkitError):
+    """A cluster cannot be used: its workers differ, are lost, or none is left."""
+
+
 class InstanceError(QuantkitError):
     """An instance of a benchmark cannot start, died, hangs, or does not keep to the protocol.
 

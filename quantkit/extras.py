@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "onnx": {"onnx": "onnx"},
     "onnxruntime": {"onnxruntime": "onnxruntime"},
     "openvino": {"openvino": "openvino"},
+    "cluster": {"distributed": "distributed", "cryptography": "cryptography"},
 }
 """The packages of each extra by name, and what they are imported as."""
 

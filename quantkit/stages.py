@@ -11,6 +11,7 @@ from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agree
 from quantkit.bundle.summary import TableOrigin
 from quantkit.calibration.recipes import Recipe
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import UserError
 from quantkit.evaluation.evaluate import BATCH_SIZE
@@ -67,6 +68,7 @@ def run_stages(
     progress: Progress = silent,
     calibrating: Callable[[CalibrationSource], object] = lambda calibration: None,
     searching: Callable[[Journal], object] = lambda journal: None,
+    executor: Executor = in_this_process,
 ) -> Quantized:
     """Quantize as ``api.quantize`` does, telling what happens.
 
@@ -79,6 +81,7 @@ def run_stages(
         progress: wraps streams of batches.
         calibrating: is told where ranges will be from, before they are measured.
         searching: is given the journal when a search begins.
+        executor: where to calibrate: in this process, or elsewhere.
 
     Raises:
         QuantkitError: see ``api.quantize``.
@@ -101,7 +104,7 @@ def run_stages(
         table = calibration.recipe.table
     data = calibration.data
     if table is None:
-        table = calibrate(source, data, config.num_samples, config.method, progress)
+        table = calibrate(source, data, config.num_samples, config.method, progress, executor)
     decided = plan(source, table, config.exclude, config.dtype)
     # Before the work that ends with running the network in INT8.
     planned = QuantizedGraph(source.fused.graph, decided)

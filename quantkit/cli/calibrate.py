@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quantkit.cli.calibration import tell_default_samples
+from quantkit.cli.cluster import OnCluster, executor_of
 from quantkit.cli.option_groups import Calibrating, Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
@@ -27,11 +28,13 @@ _SHOWN = 3
     examples=(
         "quantkit calibrate resnet50 --calib 100 --calib-data photos/ --out table.json",
         "quantkit calibrate resnet50 --method percentile:99.9 --out table.json",
+        "quantkit calibrate resnet50 --calib 5000 --calib-data /shared/photos --cluster tcp://node0:8786 --out t.json",
     ),
 )
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write.")
 @collected("calibration", Calibrating)
+@collected("on_cluster", OnCluster)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
 @force_option
@@ -41,6 +44,7 @@ def calibrate(
     model: str,
     out: Path,
     calibration: Calibrating,
+    on_cluster: OnCluster,
     loading: Loading,
     preprocessing: Preprocessing,
     force: bool,
@@ -67,7 +71,9 @@ def calibrate(
     terminal.stage("fusing operators and comparing with the original")
     images = dataset(loaded, data)
     tell_default_samples(terminal, images.name)
-    table = calibrated(fuse_model(loaded, images), images, calib, method, terminal.progress)
+    fused = fuse_model(loaded, images)
+    with executor_of(terminal, on_cluster) as executor:
+        table = calibrated(fused, images, calib, method, terminal.progress, executor)
     with terminal.work.writing(out):
         write_table(table, out)
     result = _result(loaded.name, table, out)

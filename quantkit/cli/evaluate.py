@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.cli.cluster import OnCluster, executor_of
 from quantkit.cli.evaluate_task import goal_text, show_task
 from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option
 from quantkit.cli.option_types import TASK
-from quantkit.cli.options import Verb, collected, output_options
+from quantkit.cli.options import Verb, collected, option, output_options
 from quantkit.cli.quantize import GOAL_MISSED
 from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
@@ -20,11 +22,22 @@ if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
     from quantkit.data.sample_noun import SampleNoun
     from quantkit.data.samples import Samples
-    from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
+    from quantkit.evaluation.evaluate import Comparison, Evaluation
+    from quantkit.evaluation.joint_run import Role
     from quantkit.evaluation.network import Network
     from quantkit.models.families import Task
 
 _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "against": "other"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How many samples are read, and how many at a time."""
+
+    num_samples: Optional[int] = option(
+        "--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N samples only."
+    )
+    batch_size: int = option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 
 
 @click.command(
@@ -51,8 +64,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     metavar="BUNDLE|MODEL",
     help="Compare with this network: which of the two agrees more often with the reference, and with the labels.",
 )
-@click.option("--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N samples only.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
+@collected("reading", Reading)
 @click.option(
     "--task",
     type=TASK,
@@ -69,6 +81,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     "(of agreement where samples have no labels), or percent of perplexity.",
 )
 @class_scores_option
+@collected("on_cluster", OnCluster)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
 @output_options
@@ -78,11 +91,11 @@ def evaluate(
     data: str,
     reference: Optional[str],
     against: Optional[str],
-    num_samples: Optional[int],
-    batch_size: int,
+    reading: Reading,
     task: Optional[Task],
     max_drop: Optional[float],
     classes: Optional[bool],
+    on_cluster: OnCluster,
     loading: Loading,
     preprocessing: Preprocessing,
 ) -> None:
@@ -123,14 +136,19 @@ def evaluate(
     first = networks["network"]
     judged = None if classes else judged_task(task or first.task)
     if judged is not None:
-        if not show_task(terminal, networks, named, judged, data, batch_size, num_samples, max_drop):
+        if on_cluster.cluster is not None:
+            raise click.UsageError(f"{judged} is judged in one process; leave --cluster out")
+        if not show_task(terminal, networks, named, judged, data, reading.batch_size, reading.num_samples, max_drop):
             click.get_current_context().exit(GOAL_MISSED)
         return
     samples = load_data(data)
     scores = False if classes is None and task in WITHOUT_CLASS_SCORES else classes
     if max_drop is not None:
         _check_has_loss(first, task or first.task, samples, scores)
-    evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, scores)
+    with executor_of(terminal, on_cluster) as executor:
+        evaluation = evaluate_networks(
+            networks, samples, reading.batch_size, reading.num_samples, terminal.progress, scores, executor
+        )
     loss = evaluation.loss
     met = None if max_drop is None or loss is None else Goal(max_drop=max_drop).accurate(loss)
     result = {

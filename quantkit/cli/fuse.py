@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, class_scores_option, task_option
+from quantkit.cli.option_groups import BundleWriting, Loading, Outputs, Preprocessing
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
-    from quantkit.models.families import Task
 
 _SHOWN = 5
 
@@ -31,8 +30,7 @@ _SHOWN = 5
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
-@class_scores_option
-@task_option
+@collected("outputs", Outputs)
 @collected("writing", BundleWriting)
 @click.option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
 @output_options
@@ -43,8 +41,7 @@ def fuse(
     calib_data: str,
     loading: Loading,
     preprocessing: Preprocessing,
-    classes: Optional[bool],
-    task: Optional[Task],
+    outputs: Outputs,
     writing: BundleWriting,
     no_latency: bool,
 ) -> None:
@@ -64,7 +61,7 @@ def fuse(
     from quantkit.bundle.summary import fuse_summary
     from quantkit.fusion.fused_model import fuse_model
 
-    loaded = load(terminal, model, loading, preprocessing, classes, task)
+    loaded = load(terminal, model, loading, preprocessing, outputs.classes, outputs.task)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")

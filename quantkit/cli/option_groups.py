@@ -12,6 +12,7 @@ from quantkit.cli.options import option
 
 if TYPE_CHECKING:
     from quantkit.data.boxes import BoxCorners
+    from quantkit.models.families import Task
     from quantkit.models.states_as_inputs import StatesKind
     from quantkit.quantization.plan import TensorDtype
 
@@ -180,17 +181,22 @@ class BundleWriting:
     )
 
 
-class_scores_option = click.option(
-    "--classes/--no-classes",
-    "classes",
-    default=None,
-    help="Whether the (first) output is a row of class scores.  [default: recognized by the network's last operators, "
-    "its labels and those of the samples]",
+_CLASSES_HELP = (
+    "Whether the (first) output is a row of class scores.  [default: recognized by the network's last operators, "
+    "its labels and those of the samples]"
 )
 
-task_option = click.option(
-    "--task",
-    type=TASK,
-    help="What the network is for; its outputs are judged accordingly. For ONNX files and checkpoints, or to override "
-    "the card.  [default: the card's]",
-)
+class_scores_option = click.option("--classes/--no-classes", "classes", default=None, help=_CLASSES_HELP)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a network's outputs are, where nobody could know."""
+
+    classes: Optional[bool] = option("--classes/--no-classes", default=None, help=_CLASSES_HELP)
+    task: Optional[Task] = option(
+        "--task",
+        type=TASK,
+        help="What the network is for; its outputs are judged accordingly. For ONNX files and checkpoints, or to "
+        "override the card.  [default: the card's]",
+    )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from quantkit.cli.calibration import tell_calibration
-from quantkit.cli.option_groups import Loading, MixedPrecisionGoal, Preprocessing, class_scores_option, task_option
+from quantkit.cli.cluster import OnCluster, executor_of
+from quantkit.cli.option_groups import Loading, MixedPrecisionGoal, Outputs, Preprocessing
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.quantize_options import (
     Configuration,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from quantkit.bundle.latency import Latency
     from quantkit.bundle.quantized_model import QuantizedModel
     from quantkit.mixed_precision.journal import Journal
-    from quantkit.models.families import Task
     from quantkit.stages import Quantized
 
 GOAL_MISSED = 4
@@ -56,10 +56,10 @@ GOAL_MISSED = 4
 @collected("calibration", TableOrCalibrating)
 @collected("configuration", Configuration)
 @collected("wanted", MixedPrecisionGoal)
+@collected("on_cluster", OnCluster)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
-@class_scores_option
-@task_option
+@collected("outputs", Outputs)
 @collected("target", Target)
 @collected("timing", Timing)
 @output_options
@@ -71,10 +71,10 @@ def quantize(
     calibration: TableOrCalibrating,
     configuration: Configuration,
     wanted: MixedPrecisionGoal,
+    on_cluster: OnCluster,
     loading: Loading,
     preprocessing: Preprocessing,
-    classes: Optional[bool],
-    task: Optional[Task],
+    outputs: Outputs,
     target: Target,
     timing: Timing,
 ) -> None:
@@ -113,18 +113,20 @@ def quantize(
 
     check_formats(formats)
     check_int8()
-    loaded = load(terminal, model, loading, preprocessing, classes, task)
+    loaded = load(terminal, model, loading, preprocessing, outputs.classes, outputs.task)
     terminal.stage("fusing operators and comparing with the original")
-    quantized = run_stages(
-        loaded,
-        calibration.calib_data,
-        config,
-        wanted.eval_data,
-        table,
-        terminal.progress,
-        lambda ranges: tell_calibration(terminal, ranges, config.num_samples),
-        _begun(terminal),
-    )
+    with executor_of(terminal, on_cluster) as executor:
+        quantized = run_stages(
+            loaded,
+            calibration.calib_data,
+            config,
+            wanted.eval_data,
+            table,
+            terminal.progress,
+            lambda ranges: tell_calibration(terminal, ranges, config.num_samples),
+            _begun(terminal),
+            executor,
+        )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)

@@ -23,6 +23,7 @@ from quantkit.files.temporary import is_temporary, moved_aside, remove
 _USES = ".in-use"
 _CHECKPOINT = re.compile(r"(.+?)(-symbol\.json|-0000\.params|\.json)")
 _JOURNAL = re.compile(r"[0-9a-f]{64}\.jsonl")
+_SHARDS = re.compile(r"[0-9a-f]{64}")
 _HASH = re.compile(r"[0-9a-f]{16,64}\.json")
 
 _GIGABYTE = 10**9
@@ -191,6 +192,7 @@ KINDS = {
         Kind("builds", "engines that benchmarks compare", _builds),
         Kind("weights", "downloaded weights", _weights),
         Kind("engines", "which engine is the fastest for a bundle", lambda: _named("engines", _HASH)),
+        Kind("shards", "partial results of work on clusters", lambda: _named("shards", _SHARDS)),
         Kind("searches", "measurements of mixed-precision searches", lambda: _named("searches", _JOURNAL)),
     )
 }

@@ -12,6 +12,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -125,6 +126,10 @@ def _check(command: Command) -> None:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         (wanted,) = re.findall(r"\[([\w,]+)\]$", command.arguments[-1])
         assert set(wanted.split(",")) <= set(extras), command.arguments
+    elif program == "dask":
+        options = {argument for argument in arguments[1:] if argument.startswith("--")}
+        (entry,) = entry_points(group="dask_cli", name=arguments[0])
+        assert options <= {name for parameter in entry.load().params for name in parameter.opts}, command.arguments
     else:
         pytest.fail(f"no test knows how to check {program}")
 

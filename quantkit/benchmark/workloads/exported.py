@@ -12,10 +12,11 @@ from quantkit.benchmark.builds.environments import open_build
 from quantkit.benchmark.builds.foreign import ending, foreign_environment, last_lines, running
 from quantkit.benchmark.builds.recipes import PEERS, PEERS_SCRIPT, RECIPES
 from quantkit.benchmark.workloads.network import Checkpoint
-from quantkit.benchmark.workloads.store import code_hash, stored_array, stored_files
+from quantkit.benchmark.workloads.store import stored_array, stored_files
 from quantkit.bundle.export import export_int8_onnx, export_onnx
 from quantkit.data.sample_noun import sample_noun
 from quantkit.errors import PeerError, UserError
+from quantkit.files.code import code_hash
 from quantkit.files.contained import file_in
 from quantkit.files.files import sha256_of
 from quantkit.files.folders import scratch_folder

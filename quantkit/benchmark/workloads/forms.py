@@ -16,12 +16,13 @@ from quantkit.benchmark.workloads.exported import INT8_FORMS, MODES, fp32_file, 
 from quantkit.benchmark.workloads.images import image_batch
 from quantkit.benchmark.workloads.network import Checkpoint
 from quantkit.benchmark.workloads.older_operators import with_older_operators
-from quantkit.benchmark.workloads.store import Made, Stored, code_hash, stored_checkpoint
+from quantkit.benchmark.workloads.store import Made, Stored, stored_checkpoint
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import AgreementResult
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.data.sample_noun import sample_noun
 from quantkit.evaluation.agreement import Agreement
+from quantkit.files.code import code_hash
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.models.model import Model

@@ -50,16 +50,6 @@ class Stored:
     accuracy: Mapping[str, float]
 
 
-def code_hash(*parts: str) -> str:
-    """A hash of the source of some of quantkit's packages and modules."""
-    digest = hashlib.sha256()
-    for part in parts:
-        place = Path(files.__file__).parents[1] / part
-        for path in sorted(place.rglob("*.py")) or [place.with_suffix(".py")]:
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell) -> Stored:
     """The checkpoint with this key, made and written if it is missing or was altered.
 

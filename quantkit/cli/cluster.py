@@ -1,0 +1,77 @@
+"""The options of a cluster, and the executor that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+import click
+
+from quantkit.cli.options import option
+from quantkit.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from quantkit.data.aggregation import Executor
+
+_FILE = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """Where networks run over many samples."""
+
+    cluster: Optional[str] = option(
+        "--cluster",
+        metavar="local:N|ADDRESS|FILE",
+        help="Run networks on a Dask cluster: N workers on this machine, a scheduler's address (tcp://HOST:8786), or "
+        "its file (.json). Results are those of one process, to the last bit.",
+    )
+    shard_size: Optional[int] = option(
+        "--shard-size",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many samples a worker takes at a time.  [default: 4 shards for each worker, at most 256 samples]",
+    )
+    tls: Optional[tuple[Path, Path, Path]] = option(
+        "--tls",
+        type=(_FILE, _FILE, _FILE),
+        metavar="CA CERT KEY",
+        help="Certificates (.pem) for a cluster whose nodes talk over TLS. local:N makes its own.",
+    )
+    dashboard: bool = option(
+        "--dashboard", is_flag=True, help="Print the address of Dask's page of what goes on; with local:N, serve it."
+    )
+
+
+@contextmanager
+def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
+    """The executor that the options ask for, until the end of the context.
+
+    Raises:
+        UserError: there is no such cluster, or an option needs one.
+        ClusterError: it does not answer, or its workers cannot be used.
+    """
+    if options.cluster is None:
+        for name, value in (("--shard-size", options.shard_size), ("--tls", options.tls)):
+            if value is not None:
+                raise click.UsageError(f"{name} is about clusters; give a --cluster")
+        if options.dashboard:
+            raise click.UsageError("--dashboard is about clusters; give a --cluster")
+        from quantkit.data.aggregation import in_this_process
+
+        yield in_this_process
+        return
+    from quantkit.cluster.connect import TlsFiles, connected
+    from quantkit.cluster.executor import ClusterExecutor
+
+    tls = None if options.tls is None else TlsFiles(*options.tls)
+    terminal.stage(f"connecting to {options.cluster}")
+    with connected(options.cluster, tls, options.dashboard) as client:
+        if options.dashboard:
+            terminal.tell(f"dashboard: {client.dashboard_link or 'the cluster has none'}")
+        with ClusterExecutor(client, options.shard_size) as executor:
+            terminal.tell(f"cluster: {executor.description}")
+            yield executor

@@ -1,0 +1,89 @@
+"""Engine: a worker's hold on the process that runs networks for it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Optional
+
+from quantkit import errors
+from quantkit.cluster import engine_process
+from quantkit.cluster.engine_process import read_frame, write_frame
+from quantkit.cluster.job import Shard
+from quantkit.errors import EngineError, QuantkitError
+
+# What Dask sets for its workers to 1, and would leave an engine with one thread.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Engine:
+    """A process of its own, pinned to some hardware threads, with as many threads as these have cores."""
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        """Start the process.
+
+        Raises:
+            EngineError: it cannot be started.
+        """
+        command = [sys.executable, "-m", engine_process.__name__, *map(str, cpus)]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(os.environ)
+            )
+        except OSError as error:
+            raise EngineError(f"cannot start {sys.executable} for an engine: {error.strerror or error}") from error
+        self.cpus = tuple(cpus)
+        self.job: Optional[str] = None
+
+    def load(self, name: str, content: bytes) -> None:
+        """Take up the job called ``name`` unless it is loaded.
+
+        Raises:
+            QuantkitError: it cannot be loaded there.
+        """
+        if self.job != name:
+            self.job = None
+            self._ask("load", content)
+            self.job = name
+
+    def run(self, shard: Shard) -> bytes:
+        """The partial result over a shard of the loaded job; see ``arrays.encode``.
+
+        Raises:
+            QuantkitError: what the aggregation raised there.
+            EngineError: the process ended.
+        """
+        return self._ask("run", shard)
+
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        with suppress(OSError):
+            self._process.communicate()
+
+    def _ask(self, verb: str, content: Any) -> bytes:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        reply = None
+        with suppress(BrokenPipeError):
+            write_frame(self._process.stdin, pickle.dumps((verb, content), pickle.HIGHEST_PROTOCOL))
+            reply = read_frame(self._process.stdout)
+        if reply is None:
+            status = self._process.wait()
+            raise EngineError(
+                f"the engine's process ended with status {status}; its last words are in the worker's log"
+            )
+        answer = pickle.loads(reply)
+        if answer[0] == "done":
+            return bytes(answer[1])
+        kind = getattr(errors, answer[1], None)
+        if not (isinstance(kind, type) and issubclass(kind, QuantkitError)):
+            kind = EngineError
+        raise kind(answer[2])
+
+
+def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in inherited.items() if name not in _THREADS}

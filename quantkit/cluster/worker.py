@@ -1,0 +1,154 @@
+"""What runs in Dask's workers: they keep engines, hand them shards, and tell how long each took."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Condition, Lock
+
+import numpy as np
+
+from quantkit.cluster.engine import Engine
+from quantkit.cluster.job import Shard
+from quantkit.cluster.node import Versions, this_node
+from quantkit.errors import ClusterError, QuantkitError
+
+# Seconds after which engines that nobody has used belong to nobody.
+_ABANDONED = 600.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """A partial result, and who computed it when.
+
+    Attributes:
+        content: the result, as ``arrays.encode`` writes it.
+        worker: the worker's address.
+        host: the name of its host.
+        began, ended: seconds since the epoch, by its host's clock.
+    """
+
+    content: bytes = field(repr=False)
+    worker: str
+    host: str
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all tasks of one client have in common.
+
+    Attributes:
+        name: tells it apart from others'.
+        versions: what workers must have.
+        cpus: the hardware threads of each worker by its address; of others, all that they may use.
+    """
+
+    name: str
+    versions: Versions
+    cpus: Mapping[str, tuple[int, ...]]
+
+
+class _Pool:
+    """The engines of one session in this worker, one for each of its threads; they share its hardware threads."""
+
+    def __init__(self, cpus: Sequence[int], threads: int) -> None:
+        self._cpus = [tuple(map(int, part)) or (cpus[0],) for part in np.array_split(cpus, threads)]
+        self._engines: dict[int, Engine] = {}
+        self._idle = set(range(threads))
+        self._changed = Condition()
+        self._stopped = False
+        self.used = time.monotonic()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no engine works."""
+        return len(self._idle) == len(self._cpus)
+
+    @contextmanager
+    def engine(self, job: str) -> Iterator[Engine]:
+        """An engine that nobody else uses meanwhile, one that has the job loaded if there is one.
+
+        Raises:
+            ClusterError: the session has ended.
+            EngineError: no engine can be started.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle or self._stopped)
+            if self._stopped:
+                raise ClusterError("the client has ended its work")
+            number = min(self._idle, key=lambda each: (each not in self._having(job), each not in self._engines, each))
+            self._idle.remove(number)
+        try:
+            if number not in self._engines:
+                self._engines[number] = Engine(self._cpus[number])
+            yield self._engines[number]
+        except QuantkitError:
+            # What an engine does after a failure is not known.
+            if (engine := self._engines.pop(number, None)) is not None:
+                engine.stop()
+            raise
+        finally:
+            with self._changed:
+                self._idle.add(number)
+                self.used = time.monotonic()
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """End all engines, whatever they do."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for engine in list(self._engines.values()):
+            engine.stop()
+
+    def _having(self, job: str) -> set[int]:
+        return {number for number, engine in self._engines.items() if engine.job == job}
+
+
+_POOLS: dict[str, _Pool] = {}
+_LOCK = Lock()
+
+
+def run_shard(session: Session, name: str, content: bytes, shard: Shard) -> Work:
+    """The partial result of the job called ``name`` over a shard.
+
+    Raises:
+        ClusterError: this worker has other versions than it must have, or the session has ended.
+        QuantkitError: what the job raised.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    pool = _pool(session, str(worker.address), int(worker.state.nthreads))
+    began = time.time()
+    with pool.engine(name) as engine:
+        engine.load(name, content)
+        result = engine.run(shard)
+    return Work(result, str(worker.address), socket.gethostname(), began, time.time())
+
+
+def end_session(name: str) -> None:
+    """Stop the session's engines, whatever they do."""
+    with _LOCK:
+        pool = _POOLS.pop(name, None)
+    if pool is not None:
+        pool.stop()
+
+
+def _pool(session: Session, address: str, threads: int) -> _Pool:
+    with _LOCK:
+        if session.name not in _POOLS:
+            # Of clients that died without a word.
+            for name, pool in list(_POOLS.items()):
+                if pool.idle and time.monotonic() - pool.used > _ABANDONED:
+                    _POOLS.pop(name).stop()
+            node = this_node()
+            if (obstacle := node.versions.obstacle(session.versions, f"worker {address}")) is not None:
+                raise ClusterError(obstacle)
+            _POOLS[session.name] = _Pool(session.cpus.get(address, node.cpus), threads)
+        return _POOLS[session.name]

@@ -1,0 +1,29 @@
+"""An aggregation that takes its time, so that something can happen to its worker; its engine process imports this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantkit.data.aggregation import Partial
+from quantkit.data.batches import Batch
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The sum of all numbers."""
+
+    seconds: float = 0.3
+
+    def key(self) -> str:
+        return "counting"
+
+    def partial(self, batches: Iterable[Batch]) -> Partial:
+        time.sleep(self.seconds)
+        return {"sum": np.array(sum(int(batch.data.sum()) for batch in batches))}
+
+    def combine(self, partials: Sequence[Partial]) -> int:
+        return sum(int(part["sum"]) for part in partials)
