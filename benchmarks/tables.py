@@ -17,6 +17,7 @@ from typing import Any
 
 import accuracy_tables
 import calibration_data
+import cluster_efficiency
 import copies
 import face_detectors
 import feeding
@@ -46,6 +47,7 @@ PAGES = {
     "ablation": accuracy_tables.markdown,
     "accuracy": accuracy_tables.markdown,
     "calibration-data": calibration_data.page,
+    "cluster-efficiency": cluster_efficiency.page,
     "copies": copies.page,
     "face-detectors": face_detectors.page,
     "feeding": feeding.page,

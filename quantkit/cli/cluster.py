@@ -75,3 +75,7 @@ def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
         with ClusterExecutor(client, options.shard_size) as executor:
             terminal.tell(f"cluster: {executor.description}")
             yield executor
+            if executor.work:
+                from quantkit.cluster.timeline import timeline
+
+                terminal.tell(f"cluster: {timeline(executor.work, executor.slots).text}")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Optional
+from statistics import median
+from typing import TYPE_CHECKING, Optional
 
 from quantkit.cluster.arrays import decode
 from quantkit.cluster.job import Job, Shard, pack
 from quantkit.cluster.node import Node, shares, this_node
 from quantkit.cluster.partial_results import PartialResults
 from quantkit.cluster.shards import shard_size
-from quantkit.cluster.worker import Session, Work, end_session, run_shard
+from quantkit.cluster.tasks import Tasks
+from quantkit.cluster.worker import Session, Work, end_session
 from quantkit.data.aggregation import Aggregation, Executor, Partial, Result, in_this_process
 from quantkit.data.batch_stream import BatchStream
 from quantkit.errors import ClusterError
@@ -23,13 +24,14 @@ from quantkit.progress import Progress
 from quantkit.units import counted
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
-# How often a shard is sent out again after its work was lost with a worker.
-_RETRIES = 3
-
-# Prepared samples that have no address wait for workers in this many shards for each.
+# So many shards are with the cluster for each that is computed: none waits for the client, and few fill its memory.
 _AHEAD = 2
+
+# Seconds after which slow shards are looked for, and how many times the median one is slow.
+_LOOK_EVERY = 1.0
+_SLOW = 3.0
 
 
 class ClusterExecutor:
@@ -41,6 +43,7 @@ class ClusterExecutor:
 
     Attributes:
         work: who has computed which shards, and when, of all aggregations.
+        slots: how many shards are computed at once.
         description: the cluster in words.
     """
 
@@ -59,7 +62,7 @@ class ClusterExecutor:
         self._shard_samples = None if shard_samples is None else whole_number("shard_samples", shard_samples, 1)
         self._client = client
         nodes = nodes_of(client)
-        self._slots = sum(client.nthreads().values())
+        self.slots = sum(client.nthreads().values())
         versions = next(iter(nodes.values())).versions
         hosts = len({node.host for node in nodes.values()})
         self.description = f"{counted(len(nodes), 'worker')} on {counted(hosts, 'host')}, {versions.instructions}"
@@ -90,12 +93,12 @@ class ClusterExecutor:
             return self._of_prepared(aggregation, stream, progress, title)
         known = PartialResults(job, stream, self._session.versions)
         size = known.shard_size if self._shard_samples is None else None
-        size = size or shard_size(stream.size, stream.batch_size, self._slots, self._shard_samples)
+        size = size or shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
         shards = [(start, min(start + size, stream.size)) for start in range(0, stream.size, size)]
         parts = {number: part for number, each in enumerate(shards) if (part := known.get(*each)) is not None}
         missing = [number for number in range(len(shards)) if number not in parts]
         wanted = ((number, stream.part(*shards[number]).samples.positions or ()) for number in missing)
-        results = self._results(job, wanted, len(missing))
+        results = self._results(job, wanted)
         for number, work in progress(results, len(missing), title):
             known.put(*shards[number], work.content)
             parts[number] = decode(work.content)
@@ -108,70 +111,36 @@ class ClusterExecutor:
     ) -> Result:
         """The result over samples that are read here and sent out."""
         job = Job.of(aggregation, stream).without_address()
-        size = shard_size(stream.size, stream.batch_size, self._slots, self._shard_samples)
+        size = shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
         parts: dict[int, Partial] = {}
-        results = self._results(job, enumerate(prepared(stream, size)), _AHEAD * self._slots)
+        results = self._results(job, enumerate(prepared(stream, size)))
         for number, work in progress(results, -(-(stream.size or 0) // size), title):
             parts[number] = decode(work.content)
         return aggregation.combine([parts[number] for number in sorted(parts)])
 
-    def _results(self, job: Job, shards: Iterator[tuple[int, Shard]], at_once: int) -> Iterator[tuple[int, Work]]:
-        """The results of shards as they come, with their numbers; ``at_once`` are with the cluster."""
-        from distributed import as_completed
+    def _results(self, job: Job, shards: Iterator[tuple[int, Shard]]) -> Iterator[tuple[int, Work]]:
+        """The results of shards as they come, with their numbers; a few for each worker are with the cluster."""
+        from distributed import CancelledError, wait
 
-        tasks = _Tasks(self._client, self._session, *pack(job))
-        done = as_completed([], loop=self._client.loop)
-        waiting: dict[str, tuple[int, Shard, int]] = {}
-
-        def submit(number: int, shard: Shard, attempt: int = 0) -> None:
-            future = tasks.submit(number, shard, attempt)
-            waiting[future.key] = number, shard, attempt
-            done.add(future)
-
+        tasks = Tasks(self._client, self._session, *pack(job))
+        took: list[float] = []
         try:
-            for number, shard in islice(shards, at_once):
-                submit(number, shard)
-            for future in done:
-                number, shard, attempt = waiting.pop(future.key)
-                work = _result(future, attempt < _RETRIES)
-                if work is None:
-                    submit(number, shard, attempt + 1)
-                    continue
-                self.work.append(work)
-                yield number, work
-                for another in islice(shards, 1):
-                    submit(*another)
+            for number, shard in islice(shards, _AHEAD * self.slots):
+                tasks.submit(number, shard)
+            while tasks.waiting:
+                # Whether one was lost shows below.
+                with self._client.as_current(), suppress(TimeoutError, CancelledError):
+                    wait(list(tasks.waiting), timeout=_LOOK_EVERY, return_when="FIRST_COMPLETED")
+                for number, work in tasks.finished():
+                    self.work.append(work)
+                    took.append(work.ended - work.began)
+                    yield number, work
+                    for another in islice(shards, 1):
+                        tasks.submit(*another)
+                if took and len(tasks.waiting) < self.slots:
+                    tasks.copy_slow(_SLOW * median(took))
         finally:
             tasks.cancel()
-
-
-@dataclass(eq=False)
-class _Tasks:
-    """The tasks of one job: its content is with the workers, and is sent again if it was lost with them."""
-
-    client: Client
-    session: Session
-    name: str
-    content: bytes
-
-    def __post_init__(self) -> None:
-        self._sent: Any = None
-        self._futures: list[Any] = []
-
-    def submit(self, number: int, shard: Shard, attempt: int) -> Future:
-        """A shard's future."""
-        if self._sent is None or self._sent.status != "finished":
-            (self._sent,) = self.client.scatter([self.content], broadcast=True, hash=False)
-        key = f"quantkit-{self.session.name}-{self.name}-{number}-{attempt}"
-        future = self.client.submit(run_shard, self.session, self.name, self._sent, shard, key=key, pure=False)
-        self._futures.append(future)
-        return future
-
-    def cancel(self) -> None:
-        """Give up what nobody has begun."""
-        unfinished = [future for future in self._futures if not future.done()]
-        if unfinished and self.client.status == "running":
-            self.client.cancel(unfinished)
 
 
 @contextmanager
@@ -216,25 +185,3 @@ def prepared(stream: BatchStream, size: int) -> Iterator[Shard]:
     batches = iter(stream)
     while shard := list(islice(batches, size // stream.batch_size)):
         yield shard
-
-
-def _result(future: Future, again: bool) -> Optional[Work]:
-    """What a task has computed; None if it was lost with a worker, and may be tried ``again``.
-
-    Raises:
-        ClusterError: it ended several workers, or was lost too often.
-        QuantkitError: what it raised.
-    """
-    from distributed import CancelledError, KilledWorker
-
-    try:
-        work: Work = future.result()
-    except KilledWorker as error:
-        raise ClusterError(f"a shard ended several workers, one after the other ({error}); see their logs") from error
-    except CancelledError as error:
-        if again:
-            return None
-        raise ClusterError(
-            "the cluster lost its work: the scheduler was restarted, or all workers; run again"
-        ) from error
-    return work

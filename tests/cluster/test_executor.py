@@ -141,6 +141,14 @@ def test_all_workers_killed_are_made_up_for(client: Client, numbers: Path) -> No
     client.wait_for_workers(2)
 
 
+def test_a_shard_that_hangs_is_computed_elsewhere(client: Client, numbers: Path, tmp_path: Path) -> None:
+    stream = BatchStream(load_data(str(numbers)), None, (1,), 2)
+    with ClusterExecutor(client, 2) as executor:
+        assert executor(Counting(0.1, str(tmp_path / "trap")), stream, silent, "counting") == sum(range(24))
+        assert len(executor.work) == 12
+    assert (tmp_path / "trap").exists()
+
+
 def test_what_is_known_is_not_computed_again(client: Client, numbers: Path) -> None:
     stream = BatchStream(load_data(str(numbers)), None, (1,), 2)
 
