@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
     from quantkit.cluster.connect import TlsFiles, connected
     from quantkit.cluster.executor import ClusterExecutor
 
+    # Errors become one line of ours.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     tls = None if options.tls is None else TlsFiles(*options.tls)
     terminal.stage(f"connecting to {options.cluster}")
     with connected(options.cluster, tls, options.dashboard) as client:

@@ -61,6 +61,7 @@ class ClusterExecutor:
         """
         self._shard_samples = None if shard_samples is None else whole_number("shard_samples", shard_samples, 1)
         self._client = client
+        self._address = client.scheduler.address
         nodes = nodes_of(client)
         self.slots = sum(client.nthreads().values())
         versions = next(iter(nodes.values())).versions
@@ -139,6 +140,11 @@ class ClusterExecutor:
                         tasks.submit(*another)
                 if took and len(tasks.waiting) < self.slots:
                     tasks.copy_slow(_SLOW * median(took))
+        except OSError as error:
+            raise ClusterError(
+                f"the scheduler at {self._address} no longer answers ({error}); start it again, and run the same "
+                "command: what is known by now is kept"
+            ) from error
         finally:
             tasks.cancel()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +20,8 @@ import pytest
 import quantkit
 from quantkit.bundle.network import network_of
 from quantkit.calibration.table import CalibrationTable
+from quantkit.cluster import connect
+from quantkit.cluster.connect import connected
 from quantkit.cluster.executor import ClusterExecutor, nodes_of
 from quantkit.cluster.job import Job, pack
 from quantkit.cluster.node import Node, this_node
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SAMPLES = 60
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +152,47 @@ def test_a_shard_that_hangs_is_computed_elsewhere(client: Client, numbers: Path,
         assert executor(Counting(0.1, str(tmp_path / "trap")), stream, silent, "counting") == sum(range(24))
         assert len(executor.work) == 12
     assert (tmp_path / "trap").exists()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A scheduler and a worker, each in a process of its own, as a user starts them; their file is ``cluster.json``."""
+    path, environment = tmp_path / "cluster.json", {**os.environ, "PYTHONPATH": str(ROOT)}
+    options = ["--scheduler-file", str(path), "--host", "127.0.0.1", "--no-dashboard"]
+    started = []
+    try:
+        for program in (["scheduler", "--port", "0"], ["worker", "--nthreads", "1"]):
+            command = [sys.executable, "-m", "dask", *program, *options]
+            started.append(subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL))
+            while not path.exists():
+                time.sleep(0.1)
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_scheduler_that_dies_is_told(
+    hosts: list[subprocess.Popen[bytes]], numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask
+
+    monkeypatch.setattr(connect, "_PATIENCE", 3)
+    stream = BatchStream(load_data(str(numbers)), None, (1,), 2)
+
+    def killing(results: Iterable[Any], total: int, title: str) -> Iterator[Any]:
+        for result in results:
+            yield result
+            hosts[0].kill()
+
+    with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), connected(str(tmp_path / "cluster.json")) as it:
+        it.wait_for_workers(1)
+        told = "the scheduler at tcp://.* no longer answers .*; start it again, and run the same command"
+        with ClusterExecutor(it, 2) as executor, pytest.raises(ClusterError, match=told):
+            executor(Counting(), stream, killing, "counting")
+    (entry,) = KINDS["shards"].entries()
+    assert entry.size
 
 
 def test_what_is_known_is_not_computed_again(client: Client, numbers: Path) -> None:
