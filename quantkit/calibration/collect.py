@@ -99,29 +99,31 @@ class RangeCollection:
         }
         return {**observed, _VARIED: np.array(varied), _DIGESTS: np.concatenate(digests)}
 
-    def combine(self, partials: Sequence[Partial]) -> Collected:
+    def combine(self, partials: Iterable[Partial]) -> Collected:
         """The ranges.
 
         Raises:
             DataError: every sample (of images every channel) is constant, as in all-zero data.
         """
-        if not any(part[_VARIED] for part in partials):
+        varied = False
+        digests: list[np.ndarray] = []
+        merged = [observer(self.method) for _ in self.tensors]
+        for part in partials:
+            varied = varied or bool(part[_VARIED])
+            digests.append(part[_DIGESTS])
+            states = {name.removeprefix(_OBSERVED): part[name] for name in part if name.startswith(_OBSERVED)}
+            for row, own in enumerate(merged):
+                other = observer(self.method)
+                other.restore({name: values[row] for name, values in states.items()})
+                own.merge(other)
+        if not varied:
             raise DataError(
                 f"every sample of {self.data_name} is constant (for example all zero); give real samples to calibrate "
                 "with"
             )
-        digests = np.concatenate([part[_DIGESTS] for part in partials])
-        ranges = {str(tensor): self._merged(row, partials).range() for row, tensor in enumerate(self.tensors)}
-        return Collected(ranges, len(digests), joint_digest(digests))
-
-    def _merged(self, row: int, partials: Sequence[Partial]) -> Observer:
-        """What all partial results have seen of the tensor of number ``row``."""
-        merged = observer(self.method)
-        for part in partials:
-            one = observer(self.method)
-            one.restore({name.removeprefix(_OBSERVED): part[name][row] for name in part if name.startswith(_OBSERVED)})
-            merged.merge(one)
-        return merged
+        whole = np.concatenate(digests)
+        ranges = {str(tensor): watcher.range() for tensor, watcher in zip(self.tensors, merged)}
+        return Collected(ranges, len(whole), joint_digest(whole))
 
 
 def _observed(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.options import option
+from quantkit.cli.options import given, option
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class OnCluster:
         "--cluster",
         metavar="local:N|ADDRESS|FILE",
         help="Run networks on a Dask cluster: N workers on this machine, a scheduler's address (tcp://HOST:8786), or "
-        "its file (.json). Results are those of one process, to the last bit.",
+        "its file (.json). Results are those of one process whose engine has as many threads, to the last "
+        "bit.",
     )
     shard_size: Optional[int] = option(
         "--shard-size",
@@ -43,8 +44,25 @@ class OnCluster:
         help="Certificates (.pem) for a cluster whose nodes talk over TLS. local:N makes its own.",
     )
     dashboard: bool = option(
-        "--dashboard", is_flag=True, help="Print the address of Dask's page of what goes on; with local:N, serve it."
+        "--dashboard",
+        is_flag=True,
+        default=False,
+        help="Print the address of Dask's page of what goes on; with local:N, serve it.",
     )
+
+    engine_threads: int = option(
+        "--engine-threads",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Threads of each engine. Their number may change the last bit of layers that sum up many values.",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse options that would have no effect."""
+        if self.cluster is None and (name := next(given(self), None)) is not None:
+            raise click.UsageError(f"{name} is about clusters; give a --cluster")
 
 
 @contextmanager
@@ -56,11 +74,6 @@ def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
         ClusterError: it does not answer, or its workers cannot be used.
     """
     if options.cluster is None:
-        for name, value in (("--shard-size", options.shard_size), ("--tls", options.tls)):
-            if value is not None:
-                raise click.UsageError(f"{name} is about clusters; give a --cluster")
-        if options.dashboard:
-            raise click.UsageError("--dashboard is about clusters; give a --cluster")
         from quantkit.data.aggregation import in_this_process
 
         yield in_this_process
@@ -75,7 +88,7 @@ def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
     with connected(options.cluster, tls, options.dashboard) as client:
         if options.dashboard:
             terminal.tell(f"dashboard: {client.dashboard_link or 'the cluster has none'}")
-        with ClusterExecutor(client, options.shard_size) as executor:
+        with ClusterExecutor(client, options.shard_size, options.engine_threads) as executor:
             terminal.tell(f"cluster: {executor.description}")
             yield executor
             if executor.work:

@@ -28,7 +28,7 @@ from quantkit.units import counted, megabytes
     type=click.IntRange(min=1),
     metavar="PIXELS",
     help="Scale the short side of images to this, and encode them as JPEG.  [default: JPEG and PNG files stay as they "
-    "are, byte for byte]",
+    "are, byte for byte; others become JPEG]",
 )
 @click.option(
     "--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of images that are encoded as JPEG."

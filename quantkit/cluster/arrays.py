@@ -9,15 +9,15 @@ import numpy as np
 from quantkit.data.aggregation import Partial
 
 
-def encode(arrays: Partial) -> bytes:
+def to_bytes(arrays: Partial) -> bytes:
     """The arrays, compressed: counts in histograms are mostly zero. Equal arrays give equal bytes."""
     with io.BytesIO() as stream:
         np.savez_compressed(stream, **dict(arrays))
         return stream.getvalue()
 
 
-def decode(content: bytes) -> Partial:
-    """The arrays that ``encode`` was given.
+def from_bytes(content: bytes) -> Partial:
+    """The arrays that ``to_bytes`` was given.
 
     Raises:
         ValueError: it is something else, or holds Python objects.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from quantkit.cluster import local_worker
 from quantkit.errors import ClusterError, UserError
 from quantkit.extras import using
+from quantkit.files.text import MEBIBYTE, parse_json, read_bytes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 _LOCAL = "local:"
 _MOST_LOCAL = 1024
 _FORMS = "give local:N for N workers on this machine, a scheduler's address (tcp://HOST:8786), or its file (.json)"
+
+# Characters of a message of others.
+_SHOWN = 200
 
 # Seconds that a scheduler may take to answer.
 _PATIENCE = 20
@@ -52,14 +58,16 @@ def connected(cluster: str, tls: Optional[TlsFiles] = None, dashboard: bool = Fa
         with _local(_number(cluster), dashboard) as client:
             yield client
         return
-    where = _where(cluster)
+    address = _address(cluster)
+    if address.startswith("tls://") and tls is None:
+        raise UserError(f"the cluster at {address} talks over TLS; give the certificates (--tls CA CERT KEY)")
     security = None if tls is None else _security(tls)
     try:
-        client = distributed.Client(**where, security=security, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+        client = distributed.Client(address, security=security, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
         raise ClusterError(
-            f"no scheduler answers at {cluster} ({str(error).splitlines()[0][:200]}); start one with dask scheduler, "
-            "or give another address"
+            f"no scheduler answers at {address} ({reason}); start one with dask scheduler, or give another address"
         ) from error
     with client:
         yield client
@@ -68,10 +76,14 @@ def connected(cluster: str, tls: Optional[TlsFiles] = None, dashboard: bool = Fa
 @contextmanager
 def _local(workers: int, dashboard: bool) -> Iterator[Client]:
     """Workers on this machine that take orders from this user's processes alone, by certificates made for them."""
+    import dask
     import distributed
     from distributed.security import Security
 
+    nodes = () if dashboard else ("scheduler", "worker")
+    pages: dict[str, Any] = {f"distributed.{node}.http.routes": [] for node in nodes}
     with (
+        dask.config.set(pages),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -79,9 +91,10 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
             host="127.0.0.1",
             protocol="tls://",
             security=Security.temporary(),
-            dashboard_address="127.0.0.1:0" if dashboard else None,
-            worker_dashboard_address=None,
-            silence_logs=40,
+            # Any free port, on which nothing is served without the routes.
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+            preload=[local_worker.__name__],
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -90,21 +103,28 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
 
 def _number(cluster: str) -> int:
     digits = cluster.removeprefix(_LOCAL)
-    if not digits.isdecimal() or not 1 <= int(digits) <= _MOST_LOCAL:
+    if not re.fullmatch(r"\d{1,4}", digits) or not 1 <= int(digits) <= _MOST_LOCAL:
         raise UserError(f"{cluster!r} names no number of workers from 1 to {_MOST_LOCAL}; {_FORMS}")
     return int(digits)
 
 
-def _where(cluster: str) -> dict[str, Any]:
-    if cluster.endswith(".json"):
-        if not os.path.isfile(cluster):
-            raise UserError(f"there is no scheduler file {cluster}; {_FORMS}")
-        return {"scheduler_file": cluster}
-    address = cluster.rpartition("://")[2]
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isdecimal()):
-        raise UserError(f"{cluster!r} is no cluster; {_FORMS}")
-    return {"address": cluster}
+def _address(cluster: str) -> str:
+    """The address that a cluster's name is, or its file holds."""
+    address = _in_file(Path(cluster)) if cluster.endswith(".json") else cluster
+    if re.fullmatch(r"((tcp|tls)://)?[\w.\-\[\]:]+:\d{1,5}", address) is None:
+        raise UserError(f"{address[:_SHOWN]!r} is no cluster; {_FORMS}")
+    return address
+
+
+def _in_file(path: Path) -> str:
+    """The address in the file that a scheduler has written."""
+    try:
+        address = parse_json(read_bytes(path, MEBIBYTE))["address"]
+    except FileNotFoundError as error:
+        raise UserError(f"there is no scheduler file {path}; {_FORMS}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no file of a scheduler ({type(error).__name__}: {error}); {_FORMS}") from error
+    return str(address)
 
 
 def _security(tls: TlsFiles) -> Any:

@@ -16,15 +16,15 @@ from quantkit.cluster.engine_process import read_frame, write_frame
 from quantkit.cluster.job import Shard
 from quantkit.errors import EngineError, QuantkitError
 
-# What Dask sets for its workers to 1, and would leave an engine with one thread.
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Dask sets all of them for its workers.
+_OF_LIBRARIES = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Engine:
-    """A process of its own, pinned to some hardware threads, with as many threads as these have cores."""
+    """A process of its own, pinned to some hardware threads."""
 
-    def __init__(self, cpus: Sequence[int]) -> None:
-        """Start the process.
+    def __init__(self, cpus: Sequence[int], threads: int) -> None:
+        """Start the process; ``threads`` is how many the engine has, whatever it is pinned to.
 
         Raises:
             EngineError: it cannot be started.
@@ -32,11 +32,15 @@ class Engine:
         command = [sys.executable, "-m", engine_process.__name__, *map(str, cpus)]
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(os.environ)
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=_environment(os.environ, threads),
+                # Ctrl-C in a terminal is for the client, which ends its engines.
+                start_new_session=True,
             )
         except OSError as error:
             raise EngineError(f"cannot start {sys.executable} for an engine: {error.strerror or error}") from error
-        self.cpus = tuple(cpus)
         self.job: Optional[str] = None
 
     def load(self, name: str, content: bytes) -> None:
@@ -51,7 +55,7 @@ class Engine:
             self.job = name
 
     def run(self, shard: Shard) -> bytes:
-        """The partial result over a shard of the loaded job; see ``arrays.encode``.
+        """The partial result over a shard of the loaded job; see ``arrays.to_bytes``.
 
         Raises:
             QuantkitError: what the aggregation raised there.
@@ -62,13 +66,18 @@ class Engine:
     def stop(self) -> None:
         """End the process, whatever it does."""
         self._process.kill()
-        with suppress(OSError):
-            self._process.communicate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            # What was not sent stays unsent.
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
 
     def _ask(self, verb: str, content: Any) -> bytes:
         assert self._process.stdin is not None and self._process.stdout is not None
         reply = None
-        with suppress(BrokenPipeError):
+        # ``stop`` closes the pipes of an engine that another thread waits for.
+        with suppress(BrokenPipeError, ValueError):
             write_frame(self._process.stdin, pickle.dumps((verb, content), pickle.HIGHEST_PROTOCOL))
             reply = read_frame(self._process.stdout)
         if reply is None:
@@ -85,5 +94,6 @@ class Engine:
         raise kind(answer[2])
 
 
-def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in inherited.items() if name not in _THREADS}
+def _environment(inherited: Mapping[str, str], threads: int) -> dict[str, str]:
+    kept = {name: value for name, value in inherited.items() if name not in _OF_LIBRARIES}
+    return {**kept, "OMP_NUM_THREADS": str(threads)}

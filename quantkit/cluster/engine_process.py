@@ -86,11 +86,11 @@ class _Server:
         return b""
 
     def _run(self, shard: Any) -> bytes:
-        """The partial result over a shard, as ``arrays.encode`` writes it."""
-        from quantkit.cluster.arrays import encode
+        """The partial result over a shard, as ``arrays.to_bytes`` writes it."""
+        from quantkit.cluster.arrays import to_bytes
         from quantkit.cluster.job import batches_of
 
-        return encode(self._job.aggregation.partial(batches_of(self._stream, shard)))
+        return to_bytes(self._job.aggregation.partial(batches_of(self._stream, shard)))
 
 
 if __name__ == "__main__":

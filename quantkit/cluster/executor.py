@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.cluster.arrays import decode
-from quantkit.cluster.job import Job, Shard, pack
+from quantkit.cluster.arrays import from_bytes
+from quantkit.cluster.job import Job, Shard
 from quantkit.cluster.node import Node, shares, this_node
 from quantkit.cluster.partial_results import PartialResults
-from quantkit.cluster.shards import shard_size
-from quantkit.cluster.tasks import Tasks
+from quantkit.cluster.shards import prepared_shard_size, shard_size
+from quantkit.cluster.tasks import Tasks, answering
 from quantkit.cluster.worker import Session, Work, end_session
-from quantkit.data.aggregation import Aggregation, Executor, Partial, Result, in_this_process
+from quantkit.data.aggregation import Aggregation, Executor, Result, in_this_process
 from quantkit.data.batch_stream import BatchStream
 from quantkit.errors import ClusterError
 from quantkit.kinds import whole_number
@@ -26,10 +27,10 @@ from quantkit.units import counted
 if TYPE_CHECKING:
     from distributed import Client
 
-# So many shards are with the cluster for each that is computed: none waits for the client, and few fill its memory.
+# So many shards are with the cluster for each that is computed, so that no worker waits for the client.
 _AHEAD = 2
 
-# Seconds after which slow shards are looked for, and how many times the median one is slow.
+# Seconds after which slow shards and new workers are looked for, and how many times the median shard is slow.
 _LOOK_EVERY = 1.0
 _SLOW = 3.0
 
@@ -37,9 +38,10 @@ _SLOW = 3.0
 class ClusterExecutor:
     """An ``Executor`` on a cluster; to be closed when nothing more is to be computed there.
 
-    The result of an aggregation is that of one process, to the last bit: shards are cut between batches, and combined
-    in the order of the samples, whichever worker has computed them. Partial results of samples that have an address
-    are kept on disk until the whole is known, so that the same call goes on where an earlier one was interrupted.
+    The result of an aggregation is that of one process whose engine has as many threads, to the last bit: shards are
+    cut between batches, and combined in the order of the samples, whichever worker has computed them. Partial results
+    of samples in files are kept on disk until the whole is known, so that the same call goes on where an earlier one
+    was interrupted.
 
     Attributes:
         work: who has computed which shards, and when, of all aggregations.
@@ -47,28 +49,28 @@ class ClusterExecutor:
         description: the cluster in words.
     """
 
-    def __init__(self, client: Client, shard_samples: Optional[int] = None) -> None:
+    def __init__(self, client: Client, shard_samples: Optional[int] = None, threads: int = 1) -> None:
         """Look at the cluster's workers.
 
         Args:
             client: of the cluster.
             shard_samples: how many samples a shard has, rounded up to whole batches; None: as many as give each worker
                 some shards.
+            threads: of each engine. Their number may change the last bit of layers that sum up many values.
 
         Raises:
             ClusterError: the cluster has no workers, or their versions differ from each other's or this process's.
-            UserError: ``shard_samples`` is no whole number from 1 up.
+            UserError: a number is not a whole one from 1 up.
         """
         self._shard_samples = None if shard_samples is None else whole_number("shard_samples", shard_samples, 1)
         self._client = client
-        self._address = client.scheduler.address
         nodes = nodes_of(client)
-        self.slots = sum(client.nthreads().values())
         versions = next(iter(nodes.values())).versions
+        self._session = Session(uuid.uuid4().hex, versions, whole_number("threads", threads, 1), shares(nodes))
+        self.work: list[Work] = []
+        self.slots = self._slots()
         hosts = len({node.host for node in nodes.values()})
         self.description = f"{counted(len(nodes), 'worker')} on {counted(hosts, 'host')}, {versions.instructions}"
-        self._session = Session(uuid.uuid4().hex, versions, shares(nodes))
-        self.work: list[Work] = []
 
     def __enter__(self) -> ClusterExecutor:
         return self
@@ -89,64 +91,65 @@ class ClusterExecutor:
             ClusterError: all workers were lost, or a shard ends whichever worker takes it.
             QuantkitError: what the aggregation raises.
         """
+        if stream.size == 0:
+            return in_this_process(aggregation, stream, progress, title)
         job = Job.of(aggregation, stream)
         if job.address is None or stream.size is None:
-            return self._of_prepared(aggregation, stream, progress, title)
-        known = PartialResults(job, stream, self._session.versions)
+            return self._of_prepared(job, aggregation, stream, progress, title)
+        known = PartialResults(job, stream, {**asdict(self._session.versions), "threads": self._session.threads})
         size = known.shard_size if self._shard_samples is None else None
         size = size or shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
-        shards = [(start, min(start + size, stream.size)) for start in range(0, stream.size, size)]
-        parts = {number: part for number, each in enumerate(shards) if (part := known.get(*each)) is not None}
-        missing = [number for number in range(len(shards)) if number not in parts]
-        wanted = ((number, stream.part(*shards[number]).samples.positions or ()) for number in missing)
-        results = self._results(job, wanted)
-        for number, work in progress(results, len(missing), title):
-            known.put(*shards[number], work.content)
-            parts[number] = decode(work.content)
-        result = aggregation.combine([parts[number] for number in range(len(shards))])
+        starts = range(0, stream.size, size)
+        parts = {start: part for start in starts if (part := known.get(start, size)) is not None}
+        missing = [start for start in starts if start not in parts]
+        shards = ((start, stream.part(start, start + size).samples.positions or ()) for start in missing)
+        with closing(self._results(job, shards)) as results:
+            for start, content in progress(results, len(missing), title):
+                known.put(start, size, content)
+                parts[start] = content
+        result = aggregation.combine(from_bytes(parts[start]) for start in starts)
         known.clear()
         return result
 
     def _of_prepared(
-        self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str
+        self, job: Job, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str
     ) -> Result:
         """The result over samples that are read here and sent out."""
-        job = Job.of(aggregation, stream).without_address()
         size = shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
-        parts: dict[int, Partial] = {}
-        results = self._results(job, enumerate(prepared(stream, size)))
-        for number, work in progress(results, -(-(stream.size or 0) // size), title):
-            parts[number] = decode(work.content)
-        return aggregation.combine([parts[number] for number in sorted(parts)])
+        size = prepared_shard_size(size, stream.batch_size, stream.input_shape)
+        parts: dict[int, bytes] = {}
+        with closing(self._results(job, enumerate(prepared(stream, size)))) as results:
+            for number, content in progress(results, -(-(stream.size or 0) // size), title):
+                parts[number] = content
+        return aggregation.combine(from_bytes(parts[number]) for number in sorted(parts))
 
-    def _results(self, job: Job, shards: Iterator[tuple[int, Shard]]) -> Iterator[tuple[int, Work]]:
+    def _results(self, job: Job, shards: Iterator[tuple[int, Shard]]) -> Generator[tuple[int, bytes], None, None]:
         """The results of shards as they come, with their numbers; a few for each worker are with the cluster."""
-        from distributed import CancelledError, wait
-
-        tasks = Tasks(self._client, self._session, *pack(job))
+        tasks = Tasks(self._client, self._session, job.serialized())
         took: list[float] = []
         try:
-            for number, shard in islice(shards, _AHEAD * self.slots):
-                tasks.submit(number, shard)
+            self._top_up(tasks, shards)
             while tasks.waiting:
-                # Whether one was lost shows below.
-                with self._client.as_current(), suppress(TimeoutError, CancelledError):
-                    wait(list(tasks.waiting), timeout=_LOOK_EVERY, return_when="FIRST_COMPLETED")
-                for number, work in tasks.finished():
+                tasks.wait(_LOOK_EVERY)
+                for number, content, work in tasks.finished():
                     self.work.append(work)
                     took.append(work.ended - work.began)
-                    yield number, work
-                    for another in islice(shards, 1):
-                        tasks.submit(*another)
+                    yield number, content
+                self._top_up(tasks, shards)
                 if took and len(tasks.waiting) < self.slots:
                     tasks.copy_slow(_SLOW * median(took))
-        except OSError as error:
-            raise ClusterError(
-                f"the scheduler at {self._address} no longer answers ({error}); start it again, and run the same "
-                "command: what is known by now is kept"
-            ) from error
         finally:
             tasks.cancel()
+
+    def _top_up(self, tasks: Tasks, shards: Iterator[tuple[int, Shard]]) -> None:
+        """Send shards until each worker has some waiting; workers may have come or gone."""
+        self.slots = self._slots()
+        for number, shard in islice(shards, max(0, _AHEAD * self.slots - len(tasks.waiting))):
+            tasks.submit(number, shard)
+
+    def _slots(self) -> int:
+        with answering(self._client):
+            return max(1, sum(map(int, self._client.nthreads().values())))
 
 
 @contextmanager
@@ -167,19 +170,22 @@ def nodes_of(client: Client) -> dict[str, Node]:
     """Where the workers of a cluster run, by their addresses.
 
     Raises:
-        ClusterError: there are none, or they have other versions than this process or each other.
+        ClusterError: there are none, they do not answer, or they have other versions than this process or each other.
     """
     try:
-        nodes: dict[str, Node] = client.run(this_node)
+        with answering(client):
+            nodes: dict[str, Node] = client.run(this_node)
+    except ClusterError:
+        raise
     except Exception as error:
         raise ClusterError(
             f"workers cannot run quantkit ({type(error).__name__}: {error}); install this version of it on each"
         ) from error
     if not nodes:
-        raise ClusterError(f"the cluster at {client.scheduler.address} has no workers; start some")
+        raise ClusterError("the cluster has no workers; start some, and wait for them (client.wait_for_workers)")
     own, first = this_node().versions, next(iter(nodes.values())).versions
     # Where the client computes nothing, its processor does not matter.
-    expected = own.with_instructions(first.instructions)
+    expected = own.on_processor_of(first)
     for address, node in nodes.items():
         if (obstacle := node.versions.obstacle(expected, f"worker {address}")) is not None:
             raise ClusterError(obstacle)

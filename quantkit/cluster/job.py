@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -40,19 +39,19 @@ class Job:
 
     @staticmethod
     def of(aggregation: Aggregation[Any], stream: BatchStream) -> Job:
-        """The job of an aggregation over a stream."""
+        """The job of an aggregation over a stream; samples of an unknown number come with each shard."""
         return Job(
             aggregation,
-            stream.samples.address,
+            None if stream.size is None else stream.samples.address,
             stream.preparation,
             stream.input_shape,
             stream.batch_size,
             stream.classes,
         )
 
-    def without_address(self) -> Job:
-        """The job where samples come with each shard."""
-        return replace(self, address=None)
+    def serialized(self) -> bytes:
+        """The job for processes that trust this one."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
 
     def open(self) -> Optional[BatchStream]:
         """The samples at the job's address.
@@ -64,12 +63,6 @@ class Job:
             return None
         samples = load_data(self.address)
         return BatchStream(samples, self.preparation, self.input_shape, self.batch_size, None, self.classes)
-
-
-def pack(job: Job) -> tuple[str, bytes]:
-    """A job's name, a hash of its content, and its bytes, for processes that trust this one."""
-    content = pickle.dumps(job, pickle.HIGHEST_PROTOCOL)
-    return hashlib.sha256(content).hexdigest(), content
 
 
 def batches_of(stream: Optional[BatchStream], shard: Shard) -> Iterable[Batch]:

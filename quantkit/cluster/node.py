@@ -13,11 +13,13 @@ import numpy as np
 
 from quantkit.files.code import code_hash
 from quantkit.host.cpu import read_cpu
+from quantkit.host.threads import read_threads
 from quantkit.version import __version__
 
 _WHEELS = ("mxnet", "mxnet-mkl", "mxnet-cu102")
 _REMEDIES = {
     "instructions": "give workers on processors of one kind",
+    "settings": "set the same variables for all workers",
 }
 
 
@@ -30,6 +32,7 @@ class Versions:
         engine: the installed wheel of MXNet and its version.
         numpy, pillow: their versions, by which images are scaled and decoded.
         instructions: the vector instructions of the processor that engines choose kernels by.
+        settings: environment variables that change this choice.
     """
 
     quantkit: str
@@ -37,10 +40,11 @@ class Versions:
     numpy: str
     pillow: str
     instructions: str
+    settings: str
 
-    def with_instructions(self, instructions: str) -> Versions:
-        """The same versions on another processor."""
-        return replace(self, instructions=instructions)
+    def on_processor_of(self, other: Versions) -> Versions:
+        """The same versions where ``other`` is."""
+        return replace(self, instructions=other.instructions, settings=other.settings)
 
     def obstacle(self, expected: Versions, where: str) -> Optional[str]:
         """Why results from ``where``, which has these, would not be those of ``expected``; None if they would."""
@@ -71,6 +75,7 @@ def this_node() -> Node:
         numpy=np.__version__,
         pillow=_version("pillow"),
         instructions=", ".join(cpu.isa),
+        settings=" ".join(f"{name}={value}" for name, value in read_threads().environment.items() if _matters(name)),
     )
     return Node(f"{socket.gethostname()} {_boot()}", tuple(sorted(os.sched_getaffinity(0))), versions)
 
@@ -89,6 +94,10 @@ def shares(nodes: Mapping[str, Node]) -> dict[str, tuple[int, ...]]:
         for number, (address, part) in enumerate(zip(sorted(addresses), parts)):
             shared[address] = tuple(map(int, part)) or (cpus[number % len(cpus)],)
     return shared
+
+
+def _matters(name: str) -> bool:
+    return name.startswith(("DNNL_", "MKLDNN_", "ONEDNN_")) and not name.endswith("VERBOSE")
 
 
 def _boot() -> str:

@@ -6,108 +6,147 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
-from zipfile import BadZipFile
 
-from quantkit.cluster.arrays import decode
 from quantkit.cluster.job import Job
-from quantkit.cluster.node import Versions
-from quantkit.data.aggregation import Partial
 from quantkit.data.batch_stream import BatchStream
 from quantkit.errors import QuantkitError
-from quantkit.files.cache import use
+from quantkit.files.cache import KINDS, remove_unused, use
 from quantkit.files.files import home, writing
 from quantkit.files.temporary import remove
+from quantkit.files.text import MEBIBYTE, read_bytes
 
-_NAME = re.compile(r"(\d+)-(\d+)\.npz")
+_NAME = re.compile(r"(\d{1,12})-by-(\d{1,12})\.npz")
+_LARGEST_FILE = 1024 * MEBIBYTE
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+# Seconds after which nobody will go on with what was interrupted.
+_ABANDONED = 14 * 24 * 3600
+
+Stamp = tuple[str, int, int, int, int]
 
 
 class PartialResults:
     """The partial results of one job on one set of samples, by the shards' places among the samples.
 
     They lie in a folder under ``QUANTKIT_HOME``, named by a hash of all that determines them: the computation, the
-    samples' files with their sizes and times, and the versions that all workers have.
+    samples' files with their sizes and times, and what all workers have in common. Each file begins with the hash of
+    the rest. Nothing is kept of samples whose files are not known.
     """
 
-    def __init__(self, job: Job, stream: BatchStream, versions: Versions) -> None:
-        """Find those of earlier runs.
+    def __init__(self, job: Job, stream: BatchStream, common: Mapping[str, object]) -> None:
+        """Find those of earlier runs, and remove those that nobody has gone on with for two weeks.
+
+        Args:
+            job: the job.
+            stream: its samples.
+            common: what all workers have in common that results depend on, as JSON values.
 
         Raises:
             QuantkitError: ``QUANTKIT_HOME`` cannot be written.
         """
+        stamps = None if job.address is None else _stamps(job.address)
+        self._folder: Optional[Path] = None
+        self._batch_size = job.batch_size
+        if stamps is None:
+            return
         facts = [
             job.aggregation.key(),
             job.address,
-            list(_stamps(job.address or "")),
+            stamps,
             repr(job.preparation),
             job.input_shape,
             job.batch_size,
             job.classes,
-            list(stream.part(0, stream.size or 0).samples.positions or ()),
-            repr(versions),
+            _digest(repr(stream.part(0, stream.size or 0).samples.positions).encode()).hex(),
+            common,
         ]
-        self._folder = home() / "shards" / hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        self._folder = home() / "shards" / _digest(json.dumps(facts).encode()).hex()
         use(self._folder)
+        remove_unused(entry for entry in KINDS["shards"].entries() if time.time() - entry.used > _ABANDONED)
 
     @property
     def shard_size(self) -> Optional[int]:
-        """The size of the shards of an earlier run; None if there was none."""
-        sizes = [int(match[2]) - int(match[1]) for match in map(_NAME.fullmatch, self._names()) if match]
-        return max(sizes, default=None)
+        """The size of the shards of an earlier run, whole batches; None if there was none."""
+        matches = filter(None, map(_NAME.fullmatch, self._names()))
+        sizes = (int(match[2]) for match in matches)
+        return max((size for size in sizes if size and size % self._batch_size == 0), default=None)
 
-    def get(self, start: int, stop: int) -> Optional[Partial]:
-        """What is known of the samples from ``start`` up to ``stop``; None if it is nothing, or damaged."""
-        with suppress(OSError, ValueError, KeyError, BadZipFile):
-            return decode(self._path(start, stop).read_bytes())
+    def get(self, start: int, size: int) -> Optional[bytes]:
+        """What is known of the shard of ``size`` samples from ``start`` on; None if it is nothing, or damaged."""
+        if self._folder is None:
+            return None
+        with suppress(OSError, ValueError):
+            content = read_bytes(self._path(self._folder, start, size), _LARGEST_FILE)
+            digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+            return rest if digest == _digest(rest) else None
         return None
 
-    def put(self, start: int, stop: int, content: bytes) -> None:
-        """Keep what ``arrays.encode`` wrote.
-
-        Raises:
-            QuantkitError: it cannot be written.
-        """
-        try:
+    def put(self, start: int, size: int, content: bytes) -> None:
+        """Keep what ``arrays.to_bytes`` wrote, if that is possible: results do not depend on it."""
+        if self._folder is None:
+            return
+        with suppress(OSError, QuantkitError):
             self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise QuantkitError(
-                f"cannot create {self._folder}: {error.strerror or error}; free space, or set QUANTKIT_HOME to a "
-                "folder that you may write to"
-            ) from error
-        with writing(self._path(start, stop)) as file:
-            file.write(content)
+            with writing(self._path(self._folder, start, size)) as file:
+                file.write(_digest(content))
+                file.write(content)
 
     def clear(self) -> None:
         """Forget them: the whole is known."""
-        if self._folder.exists():
+        if self._folder is not None and self._folder.exists():
             remove(self._folder)
 
     def _names(self) -> list[str]:
-        try:
-            return os.listdir(self._folder)
-        except OSError:
-            return []
+        with suppress(OSError):
+            return [] if self._folder is None else os.listdir(self._folder)
+        return []
 
-    def _path(self, start: int, stop: int) -> Path:
-        return self._folder / f"{start}-{stop}.npz"
+    @staticmethod
+    def _path(folder: Path, start: int, size: int) -> Path:
+        return folder / f"{start}-by-{size}.npz"
 
 
-def _stamps(address: str) -> Iterator[tuple[str, int, int]]:
-    """The files that samples come from, with their sizes and times of change; none for samples without files here."""
-    path = next((part for part in (address, address.rpartition(":")[0]) if os.path.exists(part)), None)
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _stamps(address: str) -> Optional[list[Stamp]]:
+    """The files that samples come from, with what changes when they do; none for samples that ship with quantkit.
+
+    None if they name files elsewhere, or change at the moment.
+    """
+    path = next((part for part in (address, address.rpartition(":")[0]) if part and os.path.exists(part)), None)
     if path is None:
-        return
+        return []
+    if path.lower().endswith(".json"):
+        return None
+    try:
+        return list(_walked(path))
+    except OSError:
+        return None
+
+
+def _walked(path: str) -> Iterator[Stamp]:
+    """The stamps of a file, or of all files in a folder; links are followed, into each folder once."""
     if not os.path.isdir(path):
         yield _stamp(path)
         return
-    for folder, folders, names in os.walk(path):
+    seen: set[tuple[int, int]] = set()
+    for folder, folders, names in os.walk(path, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
         folders.sort()
         yield from (_stamp(os.path.join(folder, name)) for name in sorted(names))
 
 
-def _stamp(path: str) -> tuple[str, int, int]:
-    status = os.stat(path, follow_symlinks=False)
-    return path, status.st_size, status.st_mtime_ns
+def _stamp(path: str) -> Stamp:
+    status = os.stat(path)
+    return path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Optional
+
+import numpy as np
 
 # So that workers that are slower than others take fewer, and a lost one loses little.
 _SHARDS_FOR_EACH = 4
 
 # Progress and what is lost with a worker stay within a minute of an engine's time.
 _MOST_SAMPLES = 256
+
+_MOST_BYTES = 2**26
 
 
 def shard_size(samples: Optional[int], batch_size: int, workers: int, wanted: Optional[int] = None) -> int:
@@ -24,3 +30,9 @@ def shard_size(samples: Optional[int], batch_size: int, workers: int, wanted: Op
     if size is None:
         size = _MOST_SAMPLES if samples is None else min(_MOST_SAMPLES, -(-samples // (workers * _SHARDS_FOR_EACH)))
     return -(-max(size, 1) // batch_size) * batch_size
+
+
+def prepared_shard_size(size: int, batch_size: int, input_shape: Sequence[int]) -> int:
+    """The same for samples that are sent: shards of at most 64 MiB, but of a batch at least."""
+    batches = _MOST_BYTES // (batch_size * prod(input_shape) * np.dtype(np.float32).itemsize)
+    return min(size, max(1, batches) * batch_size)

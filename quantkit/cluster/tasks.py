@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cluster.job import Shard
 from quantkit.cluster.worker import Session, Work, run_shard
-from quantkit.errors import ClusterError
+from quantkit.errors import ClusterError, QuantkitError
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -17,36 +19,57 @@ if TYPE_CHECKING:
 # How often a shard is sent again after its work was lost.
 _RETRIES = 3
 
+# No shard is slow within so many seconds.
+_LEAST_SLOW = 1.0
+
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """A shard that is with the cluster; ``attempt`` counts from 0, and ``copy`` is whether another works on it, too."""
+    """A shard that is with the cluster; ``attempt`` counts from 0, and ``copied`` is whether two workers have it."""
 
     number: int
     shard: Shard
     attempt: int
-    copy: bool
+    copied: bool
     when: float
 
 
 class Tasks:
-    """The shards of a job that are with the cluster. Its content is with the workers, each of which has a copy.
+    """The shards of a job that are with the cluster.
 
     Attributes:
         waiting: the tasks that nobody has taken the result of.
     """
 
-    def __init__(self, client: Client, session: Session, name: str, content: bytes) -> None:
-        self._client, self._session = client, session
-        self._name, self._content = name, content
+    def __init__(self, client: Client, session: Session, content: bytes) -> None:
+        """Nothing is sent yet; ``content`` is the serialized job, of which each worker will have a copy."""
+        self._client, self._session, self._content = client, session, content
+        # No other call's: a task that was given up may still run.
+        self._name = uuid.uuid4().hex
         self._scattered: Any = None
         self.waiting: dict[Future, _Sent] = {}
 
     def submit(self, number: int, shard: Shard) -> None:
-        """Send a shard."""
+        """Send a shard.
+
+        Raises:
+            ClusterError: the scheduler does not answer.
+        """
         self._send(_Sent(number, shard, 0, False, time.monotonic()), None)
 
-    def finished(self) -> Iterator[tuple[int, Work]]:
+    def wait(self, seconds: float) -> None:
+        """Return when a task is finished, or after so many seconds.
+
+        Raises:
+            ClusterError: the scheduler does not answer.
+        """
+        from distributed import CancelledError, wait
+
+        # Whether one was lost, ``finished`` sees.
+        with answering(self._client), self._client.as_current(), suppress(TimeoutError, CancelledError):
+            wait(list(self.waiting), timeout=seconds, return_when="FIRST_COMPLETED")
+
+    def finished(self) -> Iterator[tuple[int, bytes, Work]]:
         """The results that have come, with the shards' numbers; shards that were lost are sent again.
 
         Raises:
@@ -58,75 +81,102 @@ class Tasks:
             # Its copy has come before.
             if sent is None:
                 continue
-            work = _result(future, sent.attempt < _RETRIES)
-            if work is None:
-                self._send(_Sent(sent.number, sent.shard, sent.attempt + 1, False, time.monotonic()), None)
-                continue
             others = [each for each, other in self.waiting.items() if other.number == sent.number]
-            for other in others:
-                del self.waiting[other]
-            if others:
-                self._client.cancel(others)
-            yield sent.number, work
+            done = _result(future, may_be_lost=bool(others) or sent.attempt < _RETRIES)
+            if done is None and not others:
+                self._send(_Sent(sent.number, sent.shard, sent.attempt + 1, False, time.monotonic()), None)
+            elif done is not None:
+                for other in others:
+                    del self.waiting[other]
+                self._give_up(others)
+                yield sent.number, *done
 
     def copy_slow(self, seconds: float) -> None:
         """Send the shards that have been with the cluster for longer than this to other workers, too, but only once."""
-        slow = {
-            future: sent
-            for future, sent in self.waiting.items()
-            if not sent.copy and time.monotonic() - sent.when > max(seconds, 1.0)
-        }
+        least = max(seconds, _LEAST_SLOW)
+        slow = [each for each in self.waiting.items() if not each[1].copied and time.monotonic() - each[1].when > least]
         if not slow:
             return
-        having = {key: worker for worker, keys in self._client.processing().items() for key in keys}
-        for future, sent in slow.items():
-            others = [worker for worker in self._client.nthreads() if worker != having.get(future.key)]
+        with answering(self._client):
+            having = {key: worker for worker, keys in self._client.processing().items() for key in keys}
+            workers = list(self._client.nthreads())
+        for future, sent in slow:
+            others = [worker for worker in workers if worker != having.get(future.key)]
             if others:
-                self.waiting[future] = _Sent(sent.number, sent.shard, sent.attempt, True, sent.when)
-                self._send(_Sent(sent.number, sent.shard, sent.attempt, True, sent.when), others)
+                self.waiting[future] = copied = replace(sent, copied=True)
+                self._send(copied, others)
 
     def cancel(self) -> None:
         """Give up what is with the cluster."""
         unfinished = list(self.waiting)
         self.waiting.clear()
-        if unfinished and self._client.status == "running":
-            self._client.cancel(unfinished)
+        self._give_up(unfinished)
+
+    def _give_up(self, futures: list[Future]) -> None:
+        if futures and self._client.status == "running":
+            # Of a scheduler that is gone, nothing is left to give up.
+            with suppress(ClusterError), answering(self._client):
+                self._client.cancel(futures)
 
     def _send(self, sent: _Sent, workers: Optional[list[str]]) -> None:
-        if self._scattered is None or self._scattered.status != "finished":
-            (self._scattered,) = self._client.scatter([self._content], broadcast=True, hash=False)
-        copied = "-copy" if workers else ""
-        future = self._client.submit(
-            run_shard,
-            self._session,
-            self._name,
-            self._scattered,
-            sent.shard,
-            key=f"quantkit-{self._session.name}-{self._name}-{sent.number}-{sent.attempt}{copied}",
-            pure=False,
-            workers=workers,
-            allow_other_workers=workers is not None,
-        )
+        shard: Any = sent.shard
+        with answering(self._client):
+            if self._scattered is None or self._scattered.status != "finished":
+                (self._scattered,) = self._client.scatter([self._content], broadcast=True, hash=False)
+            if isinstance(shard, list):
+                (shard,) = self._client.scatter([shard], hash=False)
+            future = self._client.submit(
+                run_shard,
+                self._session,
+                self._name,
+                self._scattered,
+                shard,
+                key=f"quantkit-{self._name}-{sent.number}-{sent.attempt}{'-copy' if workers else ''}",
+                pure=False,
+                workers=workers,
+                allow_other_workers=workers is not None,
+            )
         self.waiting[future] = sent
 
 
-def _result(future: Future, again: bool) -> Optional[Work]:
-    """What a task has computed; None if it was lost with a worker, and may be tried ``again``.
+@contextmanager
+def answering(client: Client) -> Iterator[None]:
+    """Call the scheduler within this.
 
     Raises:
-        ClusterError: it ended several workers, or was lost too often.
+        ClusterError: it does not answer.
+    """
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise ClusterError(
+            f"the scheduler no longer answers ({error}); start it again, and run the same command: what is known of "
+            "samples in files is kept"
+        ) from error
+
+
+def _result(future: Future, may_be_lost: bool) -> Optional[tuple[bytes, Work]]:
+    """What a task has computed; None if it was lost with a worker.
+
+    Raises:
+        ClusterError: it ended several workers, failed for a reason of Dask's, or was lost although it must not.
         QuantkitError: what it raised.
     """
     from distributed import CancelledError, KilledWorker
 
     try:
-        work: Work = future.result()
+        done: tuple[bytes, Work] = future.result()
+    except QuantkitError:
+        raise
     except KilledWorker as error:
         raise ClusterError(f"a shard ended several workers, one after the other ({error}); see their logs") from error
     except CancelledError as error:
-        if again:
+        if may_be_lost:
             return None
-        raise ClusterError(
-            "the cluster lost the work: its scheduler or all workers were restarted; try again"
-        ) from error
-    return work
+        raise ClusterError("the cluster lost the work: workers or the scheduler were restarted; try again") from error
+    except Exception as error:
+        # Such as a worker without quantkit that came later.
+        raise ClusterError(f"a worker cannot run quantkit ({type(error).__name__}: {error}); see its log") from error
+    return done

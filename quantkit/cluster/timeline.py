@@ -50,5 +50,5 @@ def timeline(work: Sequence[Work], slots: int) -> Timeline:
         seconds,
         min(1.0, sum(each_took) / (slots * seconds)) if seconds else 1.0,
         max(each_took) / median(each_took) if median(each_took) else 1.0,
-        sum(len(each.content) for each in work),
+        sum(each.size for each in work),
     )

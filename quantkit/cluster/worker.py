@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Condition, Lock
 
 import numpy as np
@@ -22,16 +22,16 @@ _ABANDONED = 600.0
 
 @dataclass(frozen=True)
 class Work:
-    """A partial result, and who computed it when.
+    """Who computed a shard, and when.
 
     Attributes:
-        content: the result, as ``arrays.encode`` writes it.
+        size: of the partial result in bytes.
         worker: the worker's address.
         host: the name of its host.
         began, ended: seconds since the epoch, by its host's clock.
     """
 
-    content: bytes = field(repr=False)
+    size: int
     worker: str
     host: str
     began: float
@@ -45,21 +45,24 @@ class Session:
     Attributes:
         name: tells it apart from others'.
         versions: what workers must have.
+        threads: of each engine; sums over many values depend on their number.
         cpus: the hardware threads of each worker by its address; of others, all that they may use.
     """
 
     name: str
     versions: Versions
+    threads: int
     cpus: Mapping[str, tuple[int, ...]]
 
 
 class _Pool:
     """The engines of one session in this worker, one for each of its threads; they share its hardware threads."""
 
-    def __init__(self, cpus: Sequence[int], threads: int) -> None:
-        self._cpus = [tuple(map(int, part)) or (cpus[0],) for part in np.array_split(cpus, threads)]
+    def __init__(self, cpus: Sequence[int], slots: int, threads: int) -> None:
+        self._cpus = [tuple(map(int, part)) or (cpus[0],) for part in np.array_split(cpus, slots)]
+        self._threads = threads
         self._engines: dict[int, Engine] = {}
-        self._idle = set(range(threads))
+        self._idle = set(range(slots))
         self._changed = Condition()
         self._stopped = False
         self.used = time.monotonic()
@@ -80,12 +83,14 @@ class _Pool:
         with self._changed:
             self._changed.wait_for(lambda: self._idle or self._stopped)
             if self._stopped:
-                raise ClusterError("the client has ended its work")
+                raise _ended()
             number = min(self._idle, key=lambda each: (each not in self._having(job), each not in self._engines, each))
             self._idle.remove(number)
         try:
             if number not in self._engines:
-                self._engines[number] = Engine(self._cpus[number])
+                self._engines[number] = Engine(self._cpus[number], self._threads)
+            if self._stopped:
+                self._engines[number].stop()
             yield self._engines[number]
         except QuantkitError:
             # What an engine does after a failure is not known.
@@ -111,11 +116,12 @@ class _Pool:
 
 
 _POOLS: dict[str, _Pool] = {}
+_ENDED: set[str] = set()
 _LOCK = Lock()
 
 
-def run_shard(session: Session, name: str, content: bytes, shard: Shard) -> Work:
-    """The partial result of the job called ``name`` over a shard.
+def run_shard(session: Session, name: str, content: bytes, shard: Shard) -> tuple[bytes, Work]:
+    """The partial result of the job called ``name`` over a shard, as ``arrays.to_bytes`` writes it.
 
     Raises:
         ClusterError: this worker has other versions than it must have, or the session has ended.
@@ -129,19 +135,22 @@ def run_shard(session: Session, name: str, content: bytes, shard: Shard) -> Work
     with pool.engine(name) as engine:
         engine.load(name, content)
         result = engine.run(shard)
-    return Work(result, str(worker.address), socket.gethostname(), began, time.time())
+    return result, Work(len(result), str(worker.address), socket.gethostname(), began, time.time())
 
 
 def end_session(name: str) -> None:
     """Stop the session's engines, whatever they do."""
     with _LOCK:
+        _ENDED.add(name)
         pool = _POOLS.pop(name, None)
     if pool is not None:
         pool.stop()
 
 
-def _pool(session: Session, address: str, threads: int) -> _Pool:
+def _pool(session: Session, address: str, slots: int) -> _Pool:
     with _LOCK:
+        if session.name in _ENDED:
+            raise _ended()
         if session.name not in _POOLS:
             # Of clients that died without a word.
             for name, pool in list(_POOLS.items()):
@@ -150,5 +159,9 @@ def _pool(session: Session, address: str, threads: int) -> _Pool:
             node = this_node()
             if (obstacle := node.versions.obstacle(session.versions, f"worker {address}")) is not None:
                 raise ClusterError(obstacle)
-            _POOLS[session.name] = _Pool(session.cpus.get(address, node.cpus), threads)
+            _POOLS[session.name] = _Pool(session.cpus.get(address, node.cpus), slots, session.threads)
         return _POOLS[session.name]
+
+
+def _ended() -> ClusterError:
+    return ClusterError("the client has ended its work")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -31,8 +31,8 @@ class Aggregation(Protocol[Combined]):
     def partial(self, batches: Iterable[Batch]) -> Partial:
         """The result over consecutive batches, of which there is at least one."""
 
-    def combine(self, partials: Sequence[Partial]) -> Combined:
-        """The result over all batches, from the partial results in the order of the samples."""
+    def combine(self, partials: Iterable[Partial]) -> Combined:
+        """The result over all batches, from the partial results in the order of the samples, each looked at once."""
 
 
 class Executor(Protocol):

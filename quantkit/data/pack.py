@@ -12,12 +12,14 @@ from typing import Optional, Union
 
 from quantkit.data.decode import decode
 from quantkit.data.folder import Entry, folder_entries
-from quantkit.data.packed import PACKED, Shard, ShardList
+from quantkit.data.packed import PACKED, ShardEntry, ShardList
 from quantkit.data.prefetch import prefetched
 from quantkit.data.preprocess import scaled_to_short_side
-from quantkit.data.record import SHARD_LIST, record_of
+from quantkit.data.record import MOST_BYTES, SHARD_LIST, record_of
 from quantkit.errors import DataError, UserError
+from quantkit.files.files import as_text
 from quantkit.files.folders import replacing
+from quantkit.files.text import read_bytes
 from quantkit.host.threads import worker_threads
 from quantkit.kinds import whole_number
 from quantkit.progress import Progress, silent
@@ -25,8 +27,10 @@ from quantkit.progress import Progress, silent
 SHARD_SIZE = 1024
 QUALITY = 95
 
-# What MXNet's reader decodes too.
-_AS_THEY_ARE = (".jpeg", ".jpg", ".png")
+# How files of JPEG and PNG begin, which MXNet's reader decodes too.
+_AS_THEY_ARE = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+
+_MOST_SHARDS = 100_000
 
 # Records hold labels as float32.
 _LARGEST_LABEL = 2**24
@@ -37,7 +41,8 @@ class Packing:
     """How images are packed.
 
     Attributes:
-        resize: the short side in pixels to which images are scaled; None: JPEG and PNG files stay byte for byte.
+        resize: the short side in pixels to which images are scaled; None: JPEG and PNG files stay byte for byte, and
+            others become JPEG.
         quality: of JPEG, from 1 to 100, where images are encoded anew.
         shard_size: images in a shard; the last may have fewer.
         workers: threads that decode and encode; None: one for each processor.
@@ -94,11 +99,16 @@ def pack(
 
     Raises:
         DataError: there are no images, one cannot be read, or a label or name cannot be stored.
-        UserError: ``out`` holds something.
+        UserError: ``out`` holds something, or lies in ``folder``; or there would be too many shards.
         QuantkitError: it cannot be written.
     """
     path, split = _folder(str(folder))
     entries = folder_entries(path, split)
+    shards_needed = -(-len(entries) // packing.shard_size)
+    if shards_needed > _MOST_SHARDS:
+        raise UserError(f"{shards_needed} shards are more than {_MOST_SHARDS}; give a larger --shard-size")
+    if Path(out).resolve().is_relative_to(path.resolve()):
+        raise UserError(f"{out} lies in {path}, whose images are packed; choose another output directory")
     workers = worker_threads() if packing.workers is None else packing.workers
     with replacing(Path(out), force, PACKED) as new:
         images = prefetched(lambda entry: _file(path, entry, packing), entries, workers, 2 * workers)
@@ -106,7 +116,7 @@ def pack(
             shown = iter(progress(images, len(entries), "packing"))
             shards = [
                 _write_shard(new, number, islice(shown, packing.shard_size), entries, packing.shard_size)
-                for number in range(-(-len(entries) // packing.shard_size))
+                for number in range(shards_needed)
             ]
         (new / SHARD_LIST).write_text(ShardList(shards=shards).model_dump_json(indent=1) + "\n", encoding="utf-8")
         size = sum((new / f"{shard.name}.rec").stat().st_size for shard in shards)
@@ -124,15 +134,14 @@ def _file(folder: Path, entry: Entry, packing: Packing) -> bytes:
     name, label = entry
     if label is not None and label >= _LARGEST_LABEL:
         raise DataError(f"image {name} has label {label}, and records hold labels below {_LARGEST_LABEL}; renumber it")
-    if not name.isprintable():
+    if len(name.splitlines()) > 1 or "\t" in name or as_text(name) != name:
         raise DataError(f"image {name!r} has a name that no line of a list can hold; rename it")
-    path = folder / name
     try:
-        content = path.read_bytes()
+        content = read_bytes(folder / name, MOST_BYTES)
     except OSError as error:
         raise DataError(f"cannot read image {name}: {error.strerror or error}; replace it or leave it out") from error
     pixels = decode(io.BytesIO(content), name)
-    if packing.resize is None and path.suffix.lower() in _AS_THEY_ARE:
+    if packing.resize is None and content.startswith(_AS_THEY_ARE):
         return content
     from PIL import Image
 
@@ -143,7 +152,7 @@ def _file(folder: Path, entry: Entry, packing: Packing) -> bytes:
         return stream.getvalue()
 
 
-def _write_shard(folder: Path, number: int, images: Iterator[bytes], entries: list[Entry], size: int) -> Shard:
+def _write_shard(folder: Path, number: int, images: Iterator[bytes], entries: list[Entry], size: int) -> ShardEntry:
     """Write the files of one shard."""
     name, first = f"shard-{number:05d}", number * size
     offset, offsets, rows = 0, [], []
@@ -156,4 +165,4 @@ def _write_shard(folder: Path, number: int, images: Iterator[bytes], entries: li
             offset += file.write(record)
     (folder / f"{name}.idx").write_text("".join(offsets), encoding="utf-8")
     (folder / f"{name}.lst").write_text("".join(rows), encoding="utf-8")
-    return Shard(name=name, images=len(rows))
+    return ShardEntry(name=name, images=len(rows))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -21,20 +22,25 @@ from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
 from quantkit.files.text import MEBIBYTE, open_ordinary, parse_json, read_bytes, read_text
 
-PACKED = Kind("a folder of shards", SHARD_LIST, frozenset({SHARD_LIST, "*.rec", "*.idx", "*.lst"}))
+_FILES = (f"shard-{5 * '[0-9]'}.{ending}" for ending in ("rec", "idx", "lst"))
+PACKED = Kind("a folder of shards", SHARD_LIST, frozenset({SHARD_LIST, *_FILES}))
+"""The folders that ``quantkit pack`` writes."""
 
 _LARGEST_LIST = 64 * MEBIBYTE
-_LARGEST_INDEX = 256 * MEBIBYTE
+_MOST_IMAGES = 2**24
 _KEPT = 64
 
+# Bytes that a line of a shard's lists has, at least and at most: names are those of files.
+_SHORTEST_LINE, _LONGEST_LINE = 4, 8192
 
-class Shard(BaseModel):
+
+class ShardEntry(BaseModel):
     """One shard: the stem of its files ``.rec``, ``.idx`` and ``.lst``, and how many images it has."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(pattern="^shard-[0-9]{5}$")]
-    images: Annotated[int, Field(ge=1)]
+    images: Annotated[int, Field(ge=1, le=_MOST_IMAGES)]
 
 
 class ShardList(BaseModel):
@@ -44,14 +50,14 @@ class ShardList(BaseModel):
 
     format: Literal["quantkit-shards"] = "quantkit-shards"
     version: Literal[1] = 1
-    shards: Annotated[list[Shard], Field(min_length=1), FirstFaultOnly()]
+    shards: Annotated[list[ShardEntry], Field(min_length=1), FirstFaultOnly()]
 
 
 @dataclass(frozen=True)
 class _Index:
     """Where a shard's records begin, and the names of its images."""
 
-    offsets: tuple[int, ...]
+    offsets: Sequence[int]
     names: tuple[str, ...]
 
 
@@ -77,10 +83,16 @@ def packed_folder(folder: Path) -> Samples:
     return Samples(as_text(folder.resolve().name), read, ends[-1], independent=True)
 
 
-def _shards(folder: Path) -> list[Shard]:
+def _shards(folder: Path) -> list[ShardEntry]:
     path = folder / SHARD_LIST
     try:
-        return ShardList.model_validate(parse_json(read_bytes(path, _LARGEST_LIST))).shards
+        shards = ShardList.model_validate(parse_json(read_bytes(path, _LARGEST_LIST))).shards
+        for number, shard in enumerate(shards):
+            index = folder / f"{shard.name}.idx"
+            # What is not there is not counted on.
+            if shard.name != f"shard-{number:05d}" or index.stat().st_size < _SHORTEST_LINE * shard.images:
+                raise ValueError(f"{index.name} cannot list {shard.images} records, or is not next in order")
+        return shards
     except ValidationError as error:
         where, what = first_fault(error)
         raise DataError(f"{path} is not valid at {where!r}: {what}; pack the images again") from error
@@ -88,7 +100,7 @@ def _shards(folder: Path) -> list[Shard]:
         raise _unreadable(path, error) from error
 
 
-def _index(folder: Path, shard: Shard) -> _Index:
+def _index(folder: Path, shard: ShardEntry) -> _Index:
     """What a shard's text files say.
 
     Raises:
@@ -96,16 +108,17 @@ def _index(folder: Path, shard: Shard) -> _Index:
     """
     paths = [folder / f"{shard.name}{ending}" for ending in (".idx", ".lst")]
     try:
-        offsets, rows = ([line.split("\t") for line in read_text(path, _LARGEST_INDEX).splitlines()] for path in paths)
-        found = _Index(tuple(int(row[1]) for row in offsets), tuple(row[2] for row in rows))
-    except (OSError, ValueError, IndexError) as error:
+        texts = [read_text(path, _LONGEST_LINE * shard.images) for path in paths]
+        lines = [text.count("\n") for text in texts]
+        if lines != [shard.images] * 2:
+            raise DataError(
+                f"{paths[0]} lists {lines[0]} records and {paths[1].name} {lines[1]} names, where {SHARD_LIST} has "
+                f"{shard.images} images; pack the images again"
+            )
+        offsets, rows = ([line.split("\t") for line in text.split("\n")[:-1]] for text in texts)
+        return _Index(array("Q", (int(row[1]) for row in offsets)), tuple(row[2] for row in rows))
+    except (OSError, ValueError, IndexError, OverflowError) as error:
         raise _unreadable(paths[0], error) from error
-    if {len(found.offsets), len(found.names)} != {shard.images}:
-        raise DataError(
-            f"{paths[0]} lists {len(found.offsets)} records and {paths[1].name} {len(found.names)} names, where "
-            f"{SHARD_LIST} has {shard.images} images; pack the images again"
-        )
-    return found
 
 
 def _record(path: Path, offset: int) -> bytes:

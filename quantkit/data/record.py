@@ -30,6 +30,9 @@ SHARD_LIST = "shards.json"
 NO_LABEL = -1.0
 """The label of images that have none."""
 
+MOST_BYTES = _LENGTH_MASK - _IMAGE_HEADER.size
+"""The most bytes that an image file in a record may have."""
+
 MAGIC = struct.pack("<I", _MAGIC)
 
 
@@ -128,15 +131,18 @@ def content_at(file: IO[bytes], start: int) -> bytes:
         ValueError: no record begins there.
         struct.error: the file ends before the record does.
     """
-    contents = []
+    contents: list[bytes] = []
     flag = _FIRST
     file.seek(start)
     while flag in (_FIRST, _MIDDLE):
         magic, word = _PART_HEADER.unpack(file.read(_PART_HEADER.size))
-        if magic != _MAGIC:
+        expected = (_MIDDLE, _LAST) if contents else (_WHOLE, _FIRST)
+        if magic != _MAGIC or word >> _LENGTH_BITS not in expected:
             raise ValueError(f"no record begins at byte {start}")
         flag, length = word >> _LENGTH_BITS, word & _LENGTH_MASK
         contents.append(file.read(length))
+        if len(contents[-1]) < length:
+            raise ValueError(f"the record at byte {start} is cut off")
         file.seek(-length % 4, 1)
     return struct.pack("<I", _MAGIC).join(contents)
 

@@ -73,8 +73,7 @@ def load_data(spec: DataSource) -> Samples:
     if isinstance(spec, Samples):
         return spec
     if isinstance(spec, (str, os.PathLike)):
-        name = os.fspath(spec)
-        return replace(_named(name), address=_address(name))
+        return _named(os.fspath(spec))
     if _is_array(spec):
         return arrays(as_numpy(spec))
     if isinstance(spec, Mapping):
@@ -95,23 +94,23 @@ def load_data(spec: DataSource) -> Samples:
     raise DataError(f"{type(spec).__name__} is no sample data; give {_KINDS}, arrays, a DataLoader or a DataIter")
 
 
-def _address(name: str) -> str:
-    """The same name for processes with another current folder."""
-    if os.path.exists(name):
-        return os.path.abspath(name)
-    head, colon, split = name.rpartition(":")
-    return f"{os.path.abspath(head)}:{split}" if colon and os.path.exists(head) else name
-
-
 def _named(spec: str) -> Samples:
-    """The samples of a name."""
+    """The samples of a name, with their address: the name, of files under their absolute path."""
+    head, colon, split = spec.rpartition(":")
+    if spec == "builtin" or head in ("digits", "scenes"):
+        return replace(_shipped(spec, head, split), address=spec)
+    samples = _in_files(spec, head, colon, split)
+    whole = os.path.exists(spec)
+    return replace(samples, address=os.path.abspath(spec) if whole else f"{os.path.abspath(head)}:{split}")
+
+
+def _shipped(spec: str, head: str, split: str) -> Samples:
     if spec == "builtin":
         return builtin.photographs()
-    head, colon, split = spec.rpartition(":")
-    if head == "digits":
-        return builtin.digits(split)
-    if head == "scenes":
-        return scene_images(split)
+    return builtin.digits(split) if head == "digits" else scene_images(split)
+
+
+def _in_files(spec: str, head: str, colon: str, split: str) -> Samples:
     path = Path(spec)
     folder, part = (path, None) if spec and os.path.isdir(path) else (Path(head), split)
     if (spec and os.path.isdir(path)) or (colon and os.path.isdir(head)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, tee
 from typing import Literal, Optional, get_args
@@ -133,17 +133,28 @@ class JointRun:
             },
         }
 
-    def combine(self, partials: Sequence[Partial]) -> JointResult:
+    def combine(self, partials: Iterable[Partial]) -> JointResult:
         """The measures of all samples.
 
         Raises:
-            DataError: only some of the samples have labels.
+            DataError: only some of the samples have labels, or only some of the scores look like probabilities.
         """
-        if len({bool(part[_LABELLED]) for part in partials}) > 1:
+        kept: dict[str, list[np.ndarray]] = defaultdict(list)
+        for part in partials:
+            for name, array in part.items():
+                kept[name].append(array)
+        labelled = {bool(value) for value in kept.pop(_LABELLED)}
+        if len(labelled) > 1:
             raise DataError(f"some samples of {self.data_name} have labels and some do not; label all or none")
-        names = [name for name in partials[0] if not name.endswith(_SCALE) and name != _LABELLED]
-        joined = {name: np.concatenate([part[name] for part in partials]) for name in names}
-        judged = self._judged(bool(partials[0][_LABELLED]))
+        codes = {role: kept.pop(f"{role}/{_SCALE}", []) for role in self.networks}
+        for role, found in codes.items():
+            if len(set(map(int, found))) > 1:
+                raise DataError(
+                    f"the scores of {self.networks[role].name} are probabilities for some samples of {self.data_name} "
+                    "and not for others; end the network with softmax"
+                )
+        joined = {name: np.concatenate(parts) for name, parts in kept.items()}
+        judged = self._judged(labelled.pop())
         agreement = {}
         for role, sums in self._sums(judged).items():
             sums.restore(_under(f"{role}/{_AGREEMENT}/", joined))
@@ -154,11 +165,7 @@ class JointRun:
             for measured in get_args(Measured)
             if f"{role}/{measured}" in joined
         }
-        scales = {
-            role: _SCALES[int(partials[0][f"{role}/{_SCALE}"])]
-            for role in self.networks
-            if f"{role}/{_SCALE}" in partials[0]
-        }
+        scales = {role: _SCALES[int(found[0])] for role, found in codes.items() if found}
         return JointResult(len(next(iter(values.values()))), judged, values, agreement, scales)
 
     def _judged(self, labelled: bool) -> ClassScores:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.cluster.arrays import decode, encode
+from quantkit.cluster.arrays import from_bytes, to_bytes
 
 ARRAYS = {"a/b": np.arange(6).reshape(2, 3), "c": np.array(True), "d": np.empty((0, 4))}
 
 
 def test_arrays_come_back_as_they_were() -> None:
-    again = decode(encode(ARRAYS))
+    again = from_bytes(to_bytes(ARRAYS))
     assert list(again) == list(ARRAYS)
     for name, values in ARRAYS.items():
         np.testing.assert_array_equal(again[name], values, strict=True)
-    assert encode(ARRAYS) == encode(again)
+    assert to_bytes(ARRAYS) == to_bytes(again)
 
 
 def test_objects_that_run_code_are_refused() -> None:
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        decode(encode({"a": np.array([print], object)}))
+        from_bytes(to_bytes({"a": np.array([print], object)}))

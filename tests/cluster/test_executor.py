@@ -23,7 +23,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.cluster import connect
 from quantkit.cluster.connect import connected
 from quantkit.cluster.executor import ClusterExecutor, nodes_of
-from quantkit.cluster.job import Job, pack
+from quantkit.cluster.job import Job
 from quantkit.cluster.node import Node, this_node
 from quantkit.cluster.worker import Session, run_shard
 from quantkit.data.aggregation import in_this_process
@@ -33,9 +33,12 @@ from quantkit.errors import ClusterError, DataError
 from quantkit.evaluation.evaluate import evaluate_networks
 from quantkit.files.cache import KINDS
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.host.children import descendants
+from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.quantization.calibrate import calibrate
 from tests.cluster.slow_counting import Counting
+from tests.networks import DATA, Builder
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -86,10 +89,19 @@ def test_samples_in_memory_are_sent(client: Client, digits_fused: FusedModel) ->
     assert not KINDS["shards"].entries()
 
 
-def test_errors_come_back_as_they_are(client: Client, digits_fused: FusedModel) -> None:
-    nothing = np.zeros((SAMPLES, *digits_fused.model.input_shape), np.float32)
-    with pytest.raises(DataError, match="every sample of arrays is constant"):
-        quantkit.calibrate(digits_fused, nothing, cluster=client)
+def test_an_engine_has_as_many_threads_as_asked_for(client: Client, tmp_path: Path) -> None:
+    # The sums of such layers depend on their number.
+    b = Builder()
+    flat = b.op("Flatten", "flat", b.conv("conv", DATA, channels=3, filters=16))
+    network = b.graph(b.dense("dense", flat, 16 * 28 * 28, 10))
+    model = Model("wide", network, (3, 28, 28), None, Source("wide", "given"))
+    fused = quantkit.fuse(model, np.random.default_rng(0).normal(size=(8, 3, 28, 28)).astype(np.float32))
+    path = tmp_path / "images.npy"
+    np.save(path, np.random.default_rng(1).normal(size=(32, 3, 28, 28)).astype(np.float32))
+    whole = calibrate(fused, str(path), 32)
+    for size in (4, 16):
+        with ClusterExecutor(client, size, threads=int(os.environ["OMP_NUM_THREADS"])) as executor:
+            assert calibrate(fused, str(path), 32, executor=executor) == whole
 
 
 def test_files_that_workers_cannot_read_are_named(client: Client, tmp_path: Path) -> None:
@@ -99,6 +111,52 @@ def test_files_that_workers_cannot_read_are_named(client: Client, tmp_path: Path
     path.unlink()
     with ClusterExecutor(client) as executor, pytest.raises(DataError, match=r"there is no sample data .*samples\.npz"):
         executor(Counting(), stream, silent, "counting")
+
+
+def test_an_error_of_a_worker_comes_back_as_it_is(client: Client, numbers: Path) -> None:
+    stream = BatchStream(load_data(str(numbers)), None, (2,), 2)
+    with ClusterExecutor(client) as executor, pytest.raises(DataError, match=r"sample 0 .* has shape \(1,\)"):
+        executor(Counting(), stream, silent, "counting")
+
+
+def test_what_reading_raises_is_no_error_of_the_cluster(client: Client) -> None:
+    def samples() -> Iterator[np.ndarray]:
+        yield np.zeros((2, 1), np.float32)
+        yield np.load("missing.npy")
+
+    with ClusterExecutor(client, 2) as executor, pytest.raises(FileNotFoundError, match=r"missing\.npy"):
+        executor(Counting(), BatchStream(load_data(samples()), None, (1,), 2), silent, "counting")
+
+
+def test_no_samples_are_what_they_are_in_one_process(client: Client) -> None:
+    nothing = replace(load_data(np.zeros((0, 1), np.float32)), address="/shared/empty.npz")
+    with ClusterExecutor(client) as executor, pytest.raises(DataError, match="gave no samples"):
+        executor(Counting(), BatchStream(nothing, None, (1,), 2), silent, "counting")
+
+
+def test_a_call_that_was_given_up_leaves_nothing_behind(client: Client, numbers: Path) -> None:
+    whole = BatchStream(load_data(str(numbers)), None, (1,), 2)
+    held: list[BaseException] = []
+
+    def interrupted(results: Iterable[Any], total: int, title: str) -> Iterator[Any]:
+        yield next(iter(results))
+        raise KeyboardInterrupt
+
+    with ClusterExecutor(client, 2) as executor:
+        try:
+            executor(Counting(0.1), whole.part(0, 12), interrupted, "counting")
+        except KeyboardInterrupt as error:
+            held.append(error)
+        assert executor(Counting(0.1), whole.part(12, 24), silent, "counting") == sum(range(12, 24))
+    deadline = time.monotonic() + 20
+    while children := [pid for pids in client.run(engines).values() for pid in pids]:
+        assert time.monotonic() < deadline, children
+        time.sleep(0.2)
+
+
+def engines() -> list[int]:
+    """The engines of a worker that live."""
+    return [pid for pid in descendants(os.getpid()) if b"engine_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def counted(client: Client, path: Path, during: Callable[[], object] = lambda: None) -> tuple[int, ClusterExecutor]:
@@ -188,7 +246,7 @@ def test_a_scheduler_that_dies_is_told(
 
     with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), connected(str(tmp_path / "cluster.json")) as it:
         it.wait_for_workers(1)
-        told = "the scheduler at tcp://.* no longer answers .*; start it again, and run the same command"
+        told = r"the scheduler no longer answers \(.*\); start it again, and run the same command"
         with ClusterExecutor(it, 2) as executor, pytest.raises(ClusterError, match=told):
             executor(Counting(), stream, killing, "counting")
     (entry,) = KINDS["shards"].entries()
@@ -243,7 +301,7 @@ def test_a_worker_of_another_version_is_refused_before_the_work() -> None:
 def test_a_worker_of_another_version_that_comes_later_is_refused(client: Client, numbers: Path) -> None:
     job = Job.of(Counting(), BatchStream(load_data(str(numbers)), None, (1,), 2))
     versions = replace(this_node().versions, numpy="3.0")
-    task = client.submit(run_shard, Session("later", versions, {}), *pack(job), range(2))
+    task = client.submit(run_shard, Session("later", versions, 1, {}), "job", job.serialized(), range(2))
     with pytest.raises(ClusterError, match=r"worker tls://\S+ has numpy .*, others have 3\.0; install numpy 3\.0"):
         task.result()
 

@@ -8,7 +8,7 @@ import pytest
 
 from quantkit.cluster.node import Node, Versions, shares, this_node
 
-VERSIONS = Versions("0.1.0 (abc)", "mxnet 1.9.1", "1.26.4", "11.3.0", "AVX2, AVX512")
+VERSIONS = Versions("0.1.0 (abc)", "mxnet 1.9.1", "1.26.4", "11.3.0", "AVX2, AVX512", "")
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,12 @@ def test_more_workers_than_hardware_threads_share_some() -> None:
 
 def test_a_node_tells_its_versions() -> None:
     node = this_node()
-    assert node == this_node() and node.cpus and all(vars(node.versions).values())
+    assert node == this_node() and node.cpus
+    assert all(value for name, value in vars(node.versions).items() if name != "settings")
+
+
+def test_variables_that_choose_kernels_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
+    monkeypatch.setenv("DNNL_VERBOSE", "1")
+    monkeypatch.setenv("MXNET_HOME", "/somewhere")
+    assert this_node().versions.settings == "DNNL_MAX_CPU_ISA=AVX2"

@@ -9,7 +9,7 @@ from quantkit.cluster.worker import Work
 
 
 def work(worker: str, began: float, ended: float) -> Work:
-    return Work(b"1234", worker, "host", began, ended)
+    return Work(4, worker, "host", began, ended)
 
 
 def test_the_busy_share_is_that_of_all_slots() -> None:

@@ -46,10 +46,24 @@ def test_images_come_back_with_labels_and_names(photos: Path, tmp_path: Path) ->
     assert (again.name, len(again)) == ("shards", NUMBER)
     for one, other in zip(again, plain, strict=True):
         assert (one.name, one.label) == (other.name, other.label)
-        # Uncompressed files become JPEG.
-        np.testing.assert_allclose(one.image.astype(int), other.image, atol=0 if other.name[-3:] != "bmp" else 255)
+        if not other.name.endswith("bmp"):
+            np.testing.assert_array_equal(one.image, other.image)
     some = take(again, 4)
     assert [sample.name for sample in some] == [sample.name for sample in take(plain, 4)]
+
+
+def test_files_of_other_formats_become_jpeg(tmp_path: Path) -> None:
+    folder = tmp_path / "gradient"
+    folder.mkdir()
+    pixels = np.add.outer(np.arange(40), np.arange(50))[:, :, None] * np.ones(3, np.uint8)
+    # The content counts, not the name.
+    for name, kind in (("a.bmp", "BMP"), ("b.jpg", "WEBP"), ("c.tiff", "PNG")):
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / name, kind)
+    pack(folder, tmp_path / "shards")
+    content = (tmp_path / "shards" / "shard-00000.rec").read_bytes()
+    assert (content.count(b"JFIF"), content.count(b"\x89PNG"), content.count(b"WEBP")) == (2, 1, 0)
+    for sample in load_data(tmp_path / "shards"):
+        np.testing.assert_allclose(sample.image.astype(int), pixels, atol=8)
 
 
 def test_the_same_images_give_the_same_bytes(photos: Path, tmp_path: Path) -> None:
@@ -127,7 +141,34 @@ def test_what_was_packed_is_replaced_only_by_force(photos: Path, tmp_path: Path)
     pack(photos / "ape", out, force=True)
     assert len(load_data(out)) == 3
     with pytest.raises(UserError, match="is not empty and not a folder of shards"):
-        pack(photos, photos, force=True)
+        pack(photos / "ape", photos / "bee", force=True)
+
+
+def test_files_of_others_are_not_replaced(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shards"
+    pack(photos, out)
+    (out / "mine.rec").touch()
+    with pytest.raises(UserError, match=r"holds 'mine\.rec', which is not part of a folder of shards"):
+        pack(photos, out, force=True)
+    with pytest.raises(UserError, match=r"shards lies in .*photos, whose images are packed"):
+        pack(photos, photos / "shards")
+
+
+def test_names_are_those_of_files(photos: Path, tmp_path: Path) -> None:
+    (photos / "ape" / "0.png").rename(photos / "ape" / "na\u00efve \u3000 \u732b.png")
+    pack(photos, tmp_path / "shards")
+    assert "ape/na\u00efve \u3000 \u732b.png" in [sample.name for sample in load_data(tmp_path / "shards")]
+    (photos / "ape" / "1.jpg").rename(photos / "ape" / "two\nlines.jpg")
+    with pytest.raises(DataError, match=r"two\\nlines.* rename it"):
+        pack(photos, tmp_path / "others")
+
+
+def test_too_many_shards_are_refused_before_the_work(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quantkit.data.pack._MOST_SHARDS", 3)
+    with pytest.raises(UserError, match="4 shards are more than 3; give a larger --shard-size"):
+        pack(photos, tmp_path / "shards", Packing(shard_size=2))
 
 
 @pytest.mark.parametrize(("label", "told"), [(2**24, "records hold labels below 16777216"), (2**24 - 1, "")])
@@ -147,9 +188,13 @@ def test_labels_that_a_record_cannot_hold(photos: Path, tmp_path: Path, label: i
         ("shards.json", "{", r"cannot read .*shards\.json"),
         ("shards.json", '{"shards": [{"name": "../secret", "images": 3}]}', "is not valid at 'shards.0.name'"),
         ("shards.json", '{"shards": []}', "is not valid at 'shards'"),
-        ("shard-00000.idx", "0\t0\n", r"lists 1 records and shard-00000\.lst 7 names, where shards\.json has 7"),
-        ("shard-00000.idx", "0\n" * 7, r"cannot read .*shard-00000\.idx"),
-        ("shard-00000.idx", "0\t-8\n" * 7, r"cannot read .*shard-00000\.rec"),
+        ("shards.json", '{"shards": [{"name": "shard-00000", "images": 9999}]}', r"shard-00000\.idx cannot list 9999"),
+        ("shards.json", '{"shards": [{"name": "shard-00000", "images": 100000000}]}', r"valid at 'shards\.0\.images'"),
+        ("shards.json", '{"shards": [{"name": "shard-00001", "images": 7}]}', r"cannot read .*shards\.json"),
+        ("shard-00000.idx", "0\t0\n", r"shard-00000\.idx cannot list 7 records"),
+        ("shard-00000.idx", "0\t0\n" * 8, r"lists 8 records and shard-00000\.lst 7 names, where shards\.json has 7"),
+        ("shard-00000.idx", "0000\n" * 7, r"cannot read .*shard-00000\.idx"),
+        ("shard-00000.idx", "0\t-8\n" * 7, r"cannot read .*shard-00000\.idx"),
         ("shard-00000.idx", "0\t999999\n" * 7, r"cannot read .*shard-00000\.rec"),
         ("shard-00000.idx", "0\t4\n" * 7, r"cannot read .*shard-00000\.rec: no record begins at byte 4"),
         ("shard-00000.rec", "short", r"cannot read .*shard-00000\.rec"),
