@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -14,6 +15,7 @@ from quantkit.cluster import local_worker
 from quantkit.errors import ClusterError, UserError
 from quantkit.extras import using
 from quantkit.files.text import MEBIBYTE, parse_json, read_bytes
+from quantkit.units import counted
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -82,23 +84,45 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
 
     nodes = () if dashboard else ("scheduler", "worker")
     pages: dict[str, Any] = {f"distributed.{node}.http.routes": [] for node in nodes}
-    with (
-        dask.config.set(pages),
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            protocol="tls://",
-            security=Security.temporary(),
-            # Any free port, on which nothing is served without the routes.
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-            preload=[local_worker.__name__],
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set(pages))
+        stack.enter_context(_importable())
+        try:
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    protocol="tls://",
+                    security=Security.temporary(),
+                    # Any free port, on which nothing is served without the routes.
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                    preload=[local_worker.__name__],
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+        except (OSError, RuntimeError) as error:
+            raise ClusterError(f"{counted(workers, 'worker')} cannot be started here ({error}); give fewer") from error
         yield client
+
+
+@contextmanager
+def _importable() -> Iterator[None]:
+    """Let processes that Dask starts find quantkit where this one has it from, be it below the current folder.
+
+    They search the path of this process, of which the command line has taken the current folder.
+    """
+    root = str(Path(__file__).parents[2])
+    if root in sys.path:
+        yield
+        return
+    sys.path.append(root)
+    try:
+        yield
+    finally:
+        sys.path.remove(root)
 
 
 def _number(cluster: str) -> int:

@@ -29,7 +29,8 @@ class Engine:
         Raises:
             EngineError: it cannot be started.
         """
-        command = [sys.executable, "-m", engine_process.__name__, *map(str, cpus)]
+        # Nothing is imported from the current folder.
+        command = [sys.executable, "-P", "-m", engine_process.__name__, *map(str, cpus)]
         try:
             self._process = subprocess.Popen(
                 command,

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import quantkit
+from quantkit.host.children import descendants
 from tests.cli.conftest import SHAPE, Run
 
 pytestmark = pytest.mark.requires("cluster")
@@ -24,6 +32,61 @@ def test_results_are_those_without_a_cluster(run: Run, checkpoint: Path, samples
     evaluating = ["evaluate", *options, "--data", samples, "--json"]
     one, two = (run(*evaluating, *more) for more in ([], on_two))
     assert json.loads(one.stdout) == json.loads(two.stdout) and one.exit_code == 0
+
+
+def test_ctrl_c_ends_all_processes(checkpoint: Path, tmp_path: Path) -> None:
+    many = tmp_path / "many.npz"
+    np.savez(many, x=np.random.default_rng(0).normal(size=(4000, 3, 16, 16)).astype(np.float32))
+    command = [
+        sys.executable,
+        "-m",
+        "quantkit",
+        "calibrate",
+        str(checkpoint),
+        "--input-shape",
+        SHAPE,
+        "--calib",
+        "4000",
+    ]
+    process = subprocess.Popen(
+        [
+            *command,
+            "--calib-data",
+            str(many),
+            "--calib",
+            "4000",
+            "--out",
+            str(tmp_path / "table.json"),
+            "--cluster",
+            "local:2",
+        ],
+        # Where quantkit lies in a checkout: its own folder is searched for code all the same.
+        cwd=Path(quantkit.__file__).parents[1],
+        env={**os.environ, "QUANTKIT_HOME": str(tmp_path / "home")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    told: list[str] = []
+    for line in process.stderr:
+        told.append(line)
+        if line.startswith("calibrating"):
+            break
+    started = descendants(process.pid)
+    # As a terminal does: to all processes of the command.
+    os.killpg(process.pid, signal.SIGINT)
+    told += process.stderr.readlines()
+    assert process.wait(30) == 130, told
+    assert not [line for line in told if "Traceback" in line or "Error" in line], told
+    assert len(started) >= 2
+    deadline = time.monotonic() + 20
+    while alive := [pid for pid in started if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.2)
+    assert not (tmp_path / "table.json").exists()
 
 
 @pytest.mark.parametrize(

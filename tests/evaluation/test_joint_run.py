@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,17 +17,18 @@ from quantkit.errors import DataError
 from quantkit.evaluation.evaluate import Evaluation, evaluate_networks
 from quantkit.evaluation.joint_run import JointRun
 from quantkit.evaluation.network import Network
+from quantkit.evaluation.perplexity import Scale
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.load import load_model
 from tests.sharding import in_parts
 
-SAMPLES = 100
+SAMPLES = 40
 
 
 def evaluations(networks: Mapping[Any, Network], data: str, **options: Any) -> list[Evaluation]:
-    """In one piece, and in parts of three sizes."""
+    """In one piece, and in parts of two sizes."""
     evaluate: Callable[..., Evaluation] = partial(evaluate_networks, networks, load_data(data), 8, SAMPLES, **options)
-    return [evaluate(), *(evaluate(executor=in_parts(size)) for size in (8, 24, 96))]
+    return [evaluate(), *(evaluate(executor=in_parts(size)) for size in (8, 24))]
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +44,13 @@ def test_class_scores_of_parts_are_those_of_all(forms: Mapping[Any, Network]) ->
     whole, *others = evaluations(forms, "digits:test")
     assert whole.images == SAMPLES and 0 < whole.accuracy["against"].top1 < whole.accuracy["network"].top1
     assert whole.agreement["network"] != whole.agreement["against"]
-    assert [each.document for each in others] == [whole.document] * 3
+    assert [each.document for each in others] == [whole.document] * 2
 
 
 def test_outputs_of_parts_are_those_of_all(forms: Mapping[Any, Network]) -> None:
     whole, *others = evaluations(forms, "digits:test", said=False)
     assert not whole.accuracy and whole.agreement["network"].top1 is None
-    assert [each.document for each in others] == [whole.document] * 3
+    assert [each.document for each in others] == [whole.document] * 2
 
 
 @pytest.mark.usefixtures("engine")
@@ -71,4 +72,23 @@ def test_samples_have_labels_in_all_parts_or_in_none(forms: Mapping[Any, Network
     data = np.zeros((8, *forms["network"].input_shape), np.float32)
     parts = [run.partial([Batch(data, labels, ("",) * 8)]) for labels in (np.zeros(8, np.int64), None)]
     with pytest.raises(DataError, match="some samples of digits have labels and some do not"):
+        run.combine(parts)
+
+
+def test_there_must_be_something_to_measure(forms: Mapping[Any, Network]) -> None:
+    alone: Any = {"network": forms["network"]}
+    images = load_data(np.zeros((8, *forms["network"].input_shape), np.float32))
+    with pytest.raises(DataError, match="the data have no labels, so there is no accuracy to measure"):
+        evaluate_networks(alone, images)
+    with pytest.raises(DataError, match=r"are not class scores .* give a --reference"):
+        evaluate_networks(alone, load_data("digits:test"), num_samples=8, said=False)
+
+
+def test_scores_are_probabilities_in_all_parts_or_in_none(forms: Mapping[Any, Network]) -> None:
+    run = JointRun(forms, 8, "digits")
+    data = np.random.default_rng(0).normal(size=(8, *forms["network"].input_shape)).astype(np.float32)
+    part = run.partial([Batch(data, np.zeros(8, np.int64), ("",) * 8)])
+    parts = [{**part, "network/scale": np.array(code)} for code in (0, 0, 1)]
+    assert run.combine(parts[:2]).scales == {"network": get_args(Scale)[0]}
+    with pytest.raises(DataError, match="are probabilities for some samples of digits and not for others"):
         run.combine(parts)
