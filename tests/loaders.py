@@ -19,8 +19,9 @@ from quantkit.data.coco_json import read_coco, read_coco_images, read_coco_peopl
 from quantkit.data.decode import decode, decode_classes
 from quantkit.data.folder import images_folder
 from quantkit.data.npz import npy_file, npz_file
+from quantkit.data.packed import packed_folder
 from quantkit.data.record import record_file
-from quantkit.data.samples import Samples
+from quantkit.data.samples import Sample, Samples
 from quantkit.data.voc_xml import read_voc_annotation
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import read_params
@@ -45,7 +46,11 @@ class Loader:
 
 
 def _all(samples: Samples) -> list[tuple[bytes, object]]:
-    return [(sample.image.tobytes(), sample.label) for sample in samples]
+    return [_all_of(sample) for sample in samples]
+
+
+def _all_of(sample: Sample) -> tuple[bytes, object]:
+    return sample.image.tobytes(), sample.label
 
 
 def _bytes(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[bytes, str, tuple[int, ...]]]:
@@ -54,6 +59,17 @@ def _bytes(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[bytes, str, tupl
 
 def _load_samples(path: Path) -> object:
     return _all(npz_file(path))
+
+
+def _load_packed(path: Path) -> object:
+    return [(sample.name, *_all_of(sample)) for sample in packed_folder(path.parent)]
+
+
+def _packed_loader(file: str) -> Loader:
+    def beside() -> Mapping[str, bytes]:
+        return {other: content for other, content in sound.packed().items() if other != file}
+
+    return Loader(f"packed {file}", file, lambda: sound.packed()[file], _load_packed, beside)
 
 
 def _load_image(path: Path) -> object:
@@ -180,6 +196,7 @@ LOADERS = (
     Loader("npy", "x.npy", sound.npy, lambda path: _bytes({"x": read_npy(path)})),
     Loader("npy samples", "x.npy", sound.npy, lambda path: _all(npy_file(path))),
     Loader("rec", "x.rec", sound.record, lambda path: _all(record_file(path))),
+    *(_packed_loader(file) for file in sound.packed()),
     Loader("params", "net.params", sound.params, lambda path: _bytes(read_params(path))),
     Loader("symbol", "net-symbol.json", sound.symbol, _load_symbol),
     *_images({"PNG": {}, "JPEG": {}, "GIF": {}, "BMP": {}, "PPM": {}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {}}),

@@ -84,6 +84,19 @@ def record() -> bytes:
     )
 
 
+def packed() -> dict[str, bytes]:
+    """A folder of one shard: the files by their names."""
+    content = record()
+    starts = [place for place in range(0, len(content), 4) if content.startswith(struct.pack("<I", 0xCED7230A), place)]
+    shards = [{"name": "shard-00000", "images": len(starts)}]
+    return {
+        "shards.json": json.dumps({"format": "quantkit-shards", "version": 1, "shards": shards}).encode(),
+        "shard-00000.rec": content,
+        "shard-00000.idx": "".join(f"{number}\t{start}\n" for number, start in enumerate(starts)).encode(),
+        "shard-00000.lst": "".join(f"{number}\t{number}\t{number}.png\n" for number in range(len(starts))).encode(),
+    }
+
+
 def params() -> bytes:
     file = io.BytesIO()
     write_params(file, {f"arg:{name}": value for name, value in list(residual_v1().params.items())[:3]})
