@@ -23,7 +23,8 @@ def test_kinds_are_listed_with_their_sizes(run: Run, home: Path) -> None:
     assert result.exit_code == 0, result.stderr
     sizes = {each["kind"]: (each["entries"], each["bytes"]) for each in json.loads(result.stdout)["kinds"]}
     assert sizes == {
-        "workloads": (1, 2_000_000), "weights": (1, 500_000), "builds": (0, 0), "engines": (0, 0), "searches": (0, 0),
+        "workloads": (1, 2_000_000), "weights": (1, 500_000), "builds": (0, 0), "engines": (0, 0), "shards": (0, 0),
+        "searches": (0, 0),
     }  # fmt: skip
     printed = run("cache").stdout
     assert "2.0 MB" in printed

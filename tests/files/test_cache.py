@@ -186,12 +186,20 @@ def test_only_what_quantkit_keeps_is_an_entry(home: Path) -> None:
     (environment / "pyvenv.cfg").write_text("")
     (home / "engines").mkdir()
     (home / "engines" / f"{sha256_of(environment / 'pyvenv.cfg')}.json").write_text("{}")
-    for place in ("thesis.txt", "weights/thesis.txt", "searches/thesis.txt", "engines/a.json", "builds/x/thesis.txt"):
+    (home / "shards" / sha256_of(environment / "pyvenv.cfg")).mkdir(parents=True)
+    for place in (
+        "thesis.txt",
+        "shards/thesis.txt",
+        "weights/thesis.txt",
+        "searches/thesis.txt",
+        "engines/a.json",
+        "builds/x/thesis.txt",
+    ):
         (home / place).parent.mkdir(exist_ok=True)
         (home / place).write_text("mine")
     found = {name: [Path(entry.name).name for entry in kind.entries()] for name, kind in KINDS.items()}
     assert {name: len(entries) for name, entries in found.items()} == {
-        "workloads": 0, "builds": 1, "weights": 1, "engines": 1, "searches": 1,
+        "workloads": 0, "builds": 1, "weights": 1, "engines": 1, "shards": 1, "searches": 1,
     }  # fmt: skip
     assert (found["builds"], found["weights"]) == (["native"], ["resnet18_v1-a0666292.params"])
     for name in ("builds", "weights"):
