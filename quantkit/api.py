@@ -102,7 +102,8 @@ def calibrate(
         num_samples: how many samples; None: 32, or all if there are fewer.
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
-        cluster: a Dask cluster to run the network on, by its client; None: this process runs it. The table is the same.
+        cluster: a Dask cluster to run the network on, by its client; None: this process runs it. The
+            table is that of an engine with one thread.
 
     Raises:
         UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.

@@ -40,5 +40,6 @@ def warn_if_unlike(name: str, input_shape: Sequence[int]) -> None:
             "not resemble: its INT8 form may lose more accuracy than necessary; give typical images (calibration_data, "
             "--calib-data)",
             DefaultSamplesWarning,
-            stacklevel=3,
+            # The caller of the public function.
+            stacklevel=4,
         )

@@ -169,8 +169,9 @@ def test_a_table_that_ships_takes_the_place_of_calibration(int8_engine: None) ->
 
 def test_small_inputs_and_default_samples_do_not_go_together(engine: None, digits: Samples) -> None:
     source = quantkit.fuse(quantkit.load_model(NETWORK), digits)
-    with pytest.warns(DefaultSamplesWarning, match="32x32 pixels"):
+    with pytest.warns(DefaultSamplesWarning, match="32x32 pixels") as told:
         quantkit.calibrate(source, "builtin", 2)
+    assert [each.filename for each in told if each.category is DefaultSamplesWarning] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error", DefaultSamplesWarning)
         quantkit.calibrate(source, digits, 2)
