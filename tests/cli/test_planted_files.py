@@ -46,7 +46,9 @@ OPTIONAL = (
 )
 
 # What the commands below write.
-MADE = {"tiny-int8", "tiny-int8-analysis", "again", "fused", "tiny-benchmark", "page", "table.json", "tiny.onnx"}
+MADE = {
+    "tiny-int8", "tiny-int8-analysis", "again", "fused", "tiny-benchmark", "page", "shards", "table.json", "tiny.onnx",
+}  # fmt: skip
 
 CARD = f"""
 name = "tiny"
@@ -82,7 +84,9 @@ def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFac
     for file in (*checkpoint.parent.iterdir(), samples):
         shutil.copy(file, place)
     (place / "tiny.toml").write_text(CARD)
-    Image.new("RGB", (16, 16)).save(place / "photo.png")
+    (place / "images").mkdir()
+    for image in ("photo.png", "images/photo.png"):
+        Image.new("RGB", (16, 16)).save(place / image)
     return place
 
 
@@ -117,7 +121,7 @@ def opened(folder: Path) -> Iterator[set[str]]:
 
 def planted(folder: Path) -> set[str]:
     """The files that were put there in the name of others."""
-    own = {"samples.npz", "photo.png", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
+    own = {"samples.npz", "photo.png", "images/photo.png", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
     files = (path for path in folder.rglob("*") if path.is_file() and not MADE & set(path.relative_to(folder).parts))
     return {str(path.relative_to(folder)) for path in files} - own
 
@@ -159,6 +163,7 @@ VERBS = {
         ["quantize", *CALIBRATED, "--format", "mxnet,onnx", "--preset", "none", "--no-latency", "--out", "again"],
         ["fuse", "tiny.toml", "--calib-data", "samples.npz", "--out", "fused", "--no-latency"],
         ["calibrate", *CALIBRATED, "--out", "table.json"],
+        ["pack", "images", "--out", "shards"],
         ["explain", "tiny-int8"],
         ["export", "tiny-int8", "--out", "tiny.onnx"],
     ],
