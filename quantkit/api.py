@@ -65,7 +65,8 @@ def quantize(
             those of the calibration.
         table: an earlier calibration of the same network, instead of a new one.
         progress: wraps streams of batches.
-        cluster: a Dask cluster to calibrate on, by its client; None: this process calibrates.
+        cluster: a Dask cluster to calibrate on, by its client, and to judge the networks of a search; None: this
+            process does. Algorithms run here.
 
     Raises:
         UserError: the configuration does not fit the network, a goal lacks its evaluation data, or an argument is of
@@ -163,6 +164,7 @@ def evaluate_task(
     num_samples: Optional[int] = None,
     batch_size: int = BATCH_SIZE,
     progress: Progress = silent,
+    cluster: Optional[Client] = None,
 ) -> TaskEvaluation:
     """Judge a detector, a segmentation network or a pose network by the metric of its task.
 
@@ -181,6 +183,7 @@ def evaluate_task(
         num_samples: how many of the images, the first; None: all.
         batch_size: how many are run at once.
         progress: wraps the stream of batches.
+        cluster: a Dask cluster to run the networks on, by its client; None: this process runs them.
 
     Raises:
         UserError: a network cannot be loaded, its task is unknown or does not fit its outputs, or networks cannot be
@@ -193,7 +196,8 @@ def evaluate_task(
     networks = _networks(network, reference, against)
     first = networks["network"]
     name = task_named(first.task, first.name) if task is None else task_named(task)
-    return judge(name, networks, evaluation_data, batch_size, num_samples, progress)
+    with on_cluster(cluster) as executor:
+        return judge(name, networks, evaluation_data, batch_size, num_samples, progress, executor)
 
 
 def _networks(network: Evaluated, reference: Optional[Evaluated], against: Optional[Evaluated]) -> dict[Role, Network]:

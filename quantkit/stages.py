@@ -81,7 +81,7 @@ def run_stages(
         progress: wraps streams of batches.
         calibrating: is told where ranges will be from, before they are measured.
         searching: is given the journal when a search begins.
-        executor: where to calibrate: in this process, or elsewhere.
+        executor: where networks run over many samples: in this process, or elsewhere.
 
     Raises:
         QuantkitError: see ``api.quantize``.
@@ -112,7 +112,7 @@ def run_stages(
     if model.layout in FEATURE_LAYOUTS:
         looked_at = data.subset(table.samples, at_most=True).batches(BATCH_SIZE)
         warn_of_feature_scales(planned, (batch.data for batch in looked_at))
-    ranged = _Ranged(source, table, data, config, progress)
+    ranged = _Ranged(source, table, data, config, progress, executor)
     if not config.never_slower:
         network, search = ranged.quantized(decided, evaluation_data, searching)
         return Quantized(network, calibration, search)
@@ -138,6 +138,7 @@ class _Ranged:
     data: CalibrationDataset
     config: QuantizationConfig
     progress: Progress
+    executor: Executor
 
     def quantized(
         self,
@@ -160,6 +161,7 @@ class _Ranged:
             config.search_minutes,
             self.progress,
             searching,
+            self.executor,
         )
         return search.network, search
 

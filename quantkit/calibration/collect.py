@@ -14,7 +14,7 @@ from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.calibration.methods import observer
 from quantkit.calibration.observer import Observer
 from quantkit.calibration.ranges import Range
-from quantkit.data.aggregation import Partial
+from quantkit.data.aggregation import Partial, under
 from quantkit.data.batches import Batch, varies
 from quantkit.data.digests import digests_of, joint_digest
 from quantkit.errors import DataError
@@ -111,7 +111,7 @@ class RangeCollection:
         for part in partials:
             varied = varied or bool(part[_VARIED])
             digests.append(part[_DIGESTS])
-            states = {name.removeprefix(_OBSERVED): part[name] for name in part if name.startswith(_OBSERVED)}
+            states = under(_OBSERVED, part)
             for row, own in enumerate(merged):
                 other = observer(self.method)
                 other.restore({name: values[row] for name, values in states.items()})

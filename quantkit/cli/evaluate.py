@@ -125,6 +125,7 @@ def evaluate(
     from quantkit.models.families import WITHOUT_CLASS_SCORES, check_task
     from quantkit.quantization.goal import Goal
     from quantkit.tasks.choose import judged_task
+    from quantkit.tasks.judge import judge
 
     if max_drop is not None and reference is None:
         raise click.UsageError("--max-drop is about what a network loses against its reference; give a --reference")
@@ -136,9 +137,10 @@ def evaluate(
     first = networks["network"]
     judged = None if classes else judged_task(task or first.task)
     if judged is not None:
-        if on_cluster.cluster is not None:
-            raise click.UsageError(f"{judged} is judged in one process; leave --cluster out")
-        if not show_task(terminal, networks, named, judged, data, reading.batch_size, reading.num_samples, max_drop):
+        with executor_of(terminal, on_cluster) as executor:
+            number = reading.num_samples
+            found = judge(judged, networks, data, reading.batch_size, number, terminal.progress, executor)
+        if not show_task(terminal, first, named, data, found, max_drop):
             click.get_current_context().exit(GOAL_MISSED)
         return
     samples = load_data(data)

@@ -12,40 +12,29 @@ if TYPE_CHECKING:
     from quantkit.evaluation.measure import Score, ScoreDrop
     from quantkit.evaluation.network import Network
     from quantkit.tasks.evaluate import TaskEvaluation
-    from quantkit.tasks.task import TaskName
 
 _LABELS: dict[Role, str] = {"network": "score", "reference": "reference", "against": "other"}
 
 
 def show_task(
     terminal: Terminal,
-    networks: Mapping[Role, Network],
+    network: Network,
     named: Mapping[Role, Optional[str]],
-    task: TaskName,
     data: str,
-    batch_size: int,
-    num_samples: Optional[int],
+    evaluation: TaskEvaluation,
     max_drop: Optional[float],
 ) -> bool:
-    """Judge networks by their task, print what was measured, and tell whether the goal, if there is one, was met.
-
-    Raises:
-        UserError: the networks do not fit the task.
-        DataError: the data cannot be used.
-    """
+    """Print how networks, by names and roles, were judged, and tell whether the goal, if there is one, was met."""
     from quantkit.quantization.goal import Goal
-    from quantkit.tasks.judge import judge
 
-    evaluation = judge(task, networks, data, batch_size, num_samples, terminal.progress)
     loss = evaluation.loss
     met = max_drop is None or (loss is not None and Goal(max_drop=max_drop).accurate(loss))
-    first = networks["network"]
     result: dict[str, Any] = {
         "network": named.get("network"),
         "reference": named.get("reference"),
         "against": named.get("against"),
-        "kind": first.kind,
-        "weights": first.weights,
+        "kind": network.kind,
+        "weights": network.weights,
         "data": data,
         **evaluation.document,
         "max_drop": max_drop,

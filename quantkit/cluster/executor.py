@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from statistics import median
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cluster.arrays import from_bytes
 from quantkit.cluster.job import Job, Shard
@@ -72,6 +72,11 @@ class ClusterExecutor:
         hosts = len({node.host for node in nodes.values()})
         self.description = f"{counted(len(nodes), 'worker')} on {counted(hosts, 'host')}, {versions.instructions}"
 
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """The versions and the processor of the workers, and the number of each engine's threads."""
+        return {**asdict(self._session.versions), "threads": self._session.threads}
+
     def __enter__(self) -> ClusterExecutor:
         return self
 
@@ -96,7 +101,7 @@ class ClusterExecutor:
         job = Job.of(aggregation, stream)
         if job.address is None or stream.size is None:
             return self._of_prepared(job, aggregation, stream, progress, title)
-        known = PartialResults(job, stream, {**asdict(self._session.versions), "threads": self._session.threads})
+        known = PartialResults(job, stream, self.environment)
         size = known.shard_size if self._shard_samples is None else None
         size = size or shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
         starts = range(0, stream.size, size)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,11 @@ Combined = TypeVar("Combined", covariant=True)
 
 Partial = Mapping[str, np.ndarray]
 """The result over some of the batches: arrays of numbers or booleans, which can be stored and sent as they are."""
+
+
+def under(prefix: str, partial: Partial) -> Partial:
+    """The arrays of a partial result whose names begin with ``prefix``, by the rest of their names."""
+    return {name.removeprefix(prefix): values for name, values in partial.items() if name.startswith(prefix)}
 
 
 class Aggregation(Protocol[Combined]):
@@ -36,12 +42,28 @@ class Aggregation(Protocol[Combined]):
 
 
 class Executor(Protocol):
-    """Carries out aggregations, in this process or in others."""
+    """Carries out aggregations, in this process or in others.
+
+    When a call returns, nothing of it computes on this host any more, so that time can be measured.
+    """
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """What results depend on that is another's than this process's, as JSON values."""
 
     def __call__(self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
         """The result of ``aggregation`` over ``stream``; ``progress`` shows how far it has come, under ``title``."""
 
 
-def in_this_process(aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
-    """Carry out an aggregation here, in one piece; see ``Executor``."""
-    return aggregation.combine([aggregation.partial(progress(stream, stream.steps, title))])
+@dataclass(frozen=True)
+class InThisProcess:
+    """The ``Executor`` of this process, which computes in one piece."""
+
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
+        """See ``Executor``."""
+        return aggregation.combine([aggregation.partial(progress(stream, stream.steps, title))])
+
+
+in_this_process = InThisProcess()

@@ -107,7 +107,7 @@ def _annotated(split: str, classes: tuple[str, ...], truth: Callable[[int], T]) 
     def size(position: int) -> Size:
         return SIDE, SIDE
 
-    samples, crops = scene_images(split), len(_CROPS[split])
+    samples, crops = replace(scene_images(split), address=f"scenes:{split}"), len(_CROPS[split])
     # Scenes that lie over the same crop of a photograph are alike.
     return AnnotatedImages(samples, classes, size, truth, tuple(position % crops for position in range(len(samples))))
 

@@ -13,7 +13,7 @@ from typing import Literal, Optional, get_args
 import numpy as np
 
 from quantkit.backends.mxnet.stream import outputs_of
-from quantkit.data.aggregation import Partial
+from quantkit.data.aggregation import Partial, under
 from quantkit.data.batches import Batch
 from quantkit.errors import DataError
 from quantkit.evaluation.accuracy import hits
@@ -157,7 +157,7 @@ class JointRun:
         judged = self._judged(labelled.pop())
         agreement = {}
         for role, sums in self._sums(judged).items():
-            sums.restore(_under(f"{role}/{_AGREEMENT}/", joined))
+            sums.restore(under(f"{role}/{_AGREEMENT}/", joined))
             agreement[role] = sums.result()
         values = {
             (role, measured): joined[f"{role}/{measured}"]
@@ -182,10 +182,6 @@ class JointRun:
     def _runs(self, streams: Iterable[Iterable[Batch]]) -> list[Iterator[list[np.ndarray]]]:
         inputs = [(batch.data for batch in stream) for stream in streams]
         return [outputs_of(each.graph, data, self.batch_size) for each, data in zip(self.networks.values(), inputs)]
-
-
-def _under(prefix: str, arrays: Partial) -> Partial:
-    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
 
 
 def _check_measurable(network: Network, judged: ClassScores, labelled: bool) -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import tee
 from math import prod
 from typing import Any, Optional
 
 import numpy as np
 
 from quantkit.backends.mxnet.stream import outputs_of
-from quantkit.data.batches import Batch
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.evaluation.divergence import balanced_noise, divergence, log_probabilities, noise_shares
 from quantkit.evaluation.drop import Drop, measure_drop, measure_rise
-from quantkit.evaluation.perplexity import check_step_labels, cross_entropies, scale_of
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
+from quantkit.mixed_precision.outcome_run import OutcomeRun
 from quantkit.models.class_scores import ClassScores, class_scores
-from quantkit.models.dataset import BATCH_SIZE, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, dataset
 from quantkit.models.model import Model
 from quantkit.models.step_scores import step_scores
-from quantkit.progress import Progress
+from quantkit.progress import Progress, silent
 from quantkit.quantization.goal import Measure
 
 # Enough to compare layers by a smooth measure; every candidate runs on all of them.
@@ -49,6 +47,7 @@ class Judged:
         subset: some of the images, preprocessed, float32 (images, channels, height, width).
         responses: FP32's for the subset, see ``responses``.
         sha256: the hash of images and labels.
+        executor: where networks run over all images.
         usual_noise: the noise in each output of the network all in INT8, see ``balanced_noise``; empty to count each as
             it is.
     """
@@ -64,6 +63,7 @@ class Judged:
     subset: np.ndarray
     responses: Responses
     sha256: str
+    executor: Executor
     usual_noise: tuple[float, ...] = ()
 
     def divergence(self, graph: Graph) -> float:
@@ -93,7 +93,8 @@ class Judged:
         if self.measure is None:
             return self.outcomes
         original = self.model.graph if self.measure == "perplexity" else None
-        return np.concatenate(list(_outcomes(graph, self.samples.batches(BATCH_SIZE), original)))
+        run = OutcomeRun(graph, original, self.class_scores.yes, BATCH_SIZE, self.model.name)
+        return self.executor(run, self.samples.stream(BATCH_SIZE), silent, "").values
 
     def drop(self, outcomes: np.ndarray) -> Optional[Drop]:
         """What a form of the network with these outcomes loses against FP32; None if nothing is measured."""
@@ -104,8 +105,8 @@ class Judged:
         return measure_drop(self.outcomes, outcomes, self.labels)
 
 
-def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
-    """Run the original FP32 network over images of any kind that ``load_data`` takes.
+def judged(source: FusedModel, samples: Any, progress: Progress, executor: Executor = in_this_process) -> Judged:
+    """Run the original FP32 network over images of any kind that ``load_data`` takes, where ``executor`` says.
 
     Raises:
         DataError: the images cannot be used, or a label does not fit the network.
@@ -115,38 +116,28 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
     shapes = [source.fused.shapes[output][1:] for output in model.graph.outputs]
     expected, per_step = scores_of(model, shapes, labelled=True)
     row = shapes[0][-1] if per_step else prod(shapes[0])
-    digest = hashlib.sha256()
-    labels: list[np.ndarray] = []
-
-    def read() -> Iterator[Batch]:
-        stream = opened.batches(BATCH_SIZE, row if expected.yes else None)
-        for batch in progress(stream, steps(opened), "running FP32 over the evaluation images"):
-            digest.update(batch.data.tobytes())
-            if batch.labels is not None:
-                if expected.yes:
-                    check_step_labels(batch.labels, per_step, model.name)
-                digest.update(batch.labels.tobytes())
-                labels.append(batch.labels)
-            yield batch
-
-    results = list(_outcomes(model.graph, read(), model.graph if per_step and expected.yes else None))
-    scores, _ = scores_of(model, shapes, labelled=bool(labels))
-    measure = _measure(per_step, bool(labels)) if scores.yes else None
+    stream = replace(opened.stream(BATCH_SIZE), classes=row if expected.yes else None)
+    original = model.graph if per_step and expected.yes else None
+    run = OutcomeRun(model.graph, original, expected.yes, BATCH_SIZE, model.name)
+    found = executor(run, stream, progress, "running FP32 over the evaluation images")
+    labelled, count = found.labels is not None, len(found.values)
+    scores, _ = scores_of(model, shapes, labelled)
+    measure = _measure(per_step, labelled) if scores.yes else None
     classes = row if scores.yes else None
-    count = sum(map(len, results))
     subset = subset_of(opened, count)
     return Judged(
         model,
         opened,
-        np.concatenate(labels) if labels and scores.yes else None,
+        found.labels if scores.yes else None,
         count,
         scores,
         classes,
         measure,
-        np.concatenate(results) if measure is not None else np.empty(0),
+        found.values if measure is not None else np.empty(0),
         subset,
         responses(model.graph, subset, classes),
-        digest.hexdigest(),
+        found.sha256,
+        executor,
     )
 
 
@@ -172,16 +163,6 @@ def responses(graph: Graph, images: np.ndarray, classes: Optional[int]) -> Respo
     parts = (images[start : start + BATCH_SIZE] for start in range(0, len(images), BATCH_SIZE))
     outputs = [np.concatenate(each) for each in zip(*outputs_of(graph, parts, BATCH_SIZE))]
     return tuple(outputs) if classes is None else (log_probabilities(outputs[0].reshape(-1, classes)),)
-
-
-def _outcomes(graph: Graph, stream: Iterable[Batch], original: Optional[Graph]) -> Iterator[np.ndarray]:
-    """Batch by batch; with ``original``, which tells the scale, cross-entropies where steps have labels."""
-    read, beside = tee(stream)
-    for batch, (first, *_) in zip(beside, outputs_of(graph, (each.data for each in read), BATCH_SIZE)):
-        if original is not None and batch.labels is not None:
-            yield cross_entropies(first, batch.labels, scale_of(original, first))
-        else:
-            yield np.asarray(first.reshape(len(first), -1).argmax(axis=1))
 
 
 def _measure(per_step: bool, labelled: bool) -> Optional[Measure]:

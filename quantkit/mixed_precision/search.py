@@ -13,6 +13,7 @@ from quantkit.bundle.engine import present_engine
 from quantkit.bundle.network import network_of
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.errors import DataError, UserError
 from quantkit.files.files import locked
 from quantkit.formats.mxnet import nnvm
@@ -49,7 +50,7 @@ AnyJudged = Union[Judged, JudgedByTask]
 _FEW_IMAGES = 50
 
 # To be raised when what a measurement holds, or how it is made, changes.
-_JOURNAL_FORMAT = 4
+_JOURNAL_FORMAT = 5
 
 
 class FewImagesWarning(UserWarning):
@@ -98,6 +99,7 @@ def search_mixed_precision(
     minutes: float = DEFAULT_MINUTES,
     progress: Progress = silent,
     begun: Callable[[Journal], object] = lambda journal: None,
+    executor: Executor = in_this_process,
 ) -> SearchResult:
     """Make an INT8 network that meets a goal, with as few layers in FP32 as that takes.
 
@@ -120,6 +122,7 @@ def search_mixed_precision(
             do not count. The measurement at hand is finished.
         progress: wraps streams of steps.
         begun: is given the journal when the search begins.
+        executor: where networks run over all images: in this process, or elsewhere. Times are measured here.
 
     Raises:
         UserError: another process runs the same search, the weights are random, no layer runs in INT8, there are no
@@ -133,7 +136,9 @@ def search_mixed_precision(
     judged_by = samples.subset(table.samples, at_most=True) if evaluation_data is None else evaluation_data
     task = judged_task(source.model.task)
     looked_at: AnyJudged = (
-        judged(source, judged_by, progress) if task is None else judged_by_task(source.model, task, judged_by, progress)
+        judged(source, judged_by, progress, executor)
+        if task is None
+        else judged_by_task(source.model, task, judged_by, progress, executor)
     )
     if goal.max_drop is not None:
         _check_measurable(source.model, looked_at)
@@ -280,5 +285,6 @@ def _facts(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwor
         "int8": nnvm.sha256_of(int8_graph(adjusted.network)),
         "calibration": [table.method, table.samples, table.data_sha256],
         "algorithms": asdict(adjusted.algorithms),
+        "images run": images.executor.environment,
         **images.facts,
     }

@@ -11,19 +11,20 @@ import numpy as np
 
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.bundle.network import network_of
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.annotated import AnnotatedImages
-from quantkit.data.batches import Batch
 from quantkit.data.boxes import Boxes
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.people import Person
 from quantkit.evaluation.drop import Drop
 from quantkit.ir.graph import Graph
 from quantkit.mixed_precision.images import subset_of
-from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.models.model import Model
-from quantkit.progress import Progress
+from quantkit.progress import Progress, silent
 from quantkit.tasks.choose import make_task
 from quantkit.tasks.judge import task_and_data
+from quantkit.tasks.prediction_run import PredictionRun
 from quantkit.tasks.reference import TaskReference
 from quantkit.tasks.task import Task, TaskName
 
@@ -40,6 +41,7 @@ class JudgedByTask:
         predicted: what FP32 predicts of these.
         drop_of_fp32: FP32 held against itself; None where there is nothing to score.
         sha256: the hash of images and annotations, and of which images are of one photograph.
+        executor: where networks run over all images.
     """
 
     samples: CalibrationDataset
@@ -49,6 +51,7 @@ class JudgedByTask:
     predicted: tuple[Any, ...]
     drop_of_fp32: Optional[Drop]
     sha256: str
+    executor: Executor
 
     @property
     def measure(self) -> Optional[str]:
@@ -70,8 +73,9 @@ class JudgedByTask:
         """What a form of the network loses on all images: the numbers of a ``Drop``; empty if nothing is measured."""
         if self.drop_of_fp32 is None:
             return self.outcomes
-        batches = (batch.data for batch in self.samples.batches(BATCH_SIZE))
-        return _numbers(self.reference.drop(_predictions(self.reference.task, graph, batches)))
+        run = PredictionRun(self.reference.task, {"network": graph}, BATCH_SIZE)
+        found = self.executor(run, self.samples.stream(BATCH_SIZE), silent, "")
+        return _numbers(self.reference.drop(each["network"] for each in found))
 
     def drop(self, outcomes: np.ndarray) -> Optional[Drop]:
         """What a form of the network with these outcomes loses against FP32; None if nothing is measured."""
@@ -84,8 +88,10 @@ class JudgedByTask:
         return float(np.mean([task.difference(*pair) for pair in pairs]))
 
 
-def judged_by_task(model: Model, name: TaskName, data: CalibrationData, progress: Progress) -> JudgedByTask:
-    """Run the original FP32 network over images of any kind that ``judge`` takes, or a dataset.
+def judged_by_task(
+    model: Model, name: TaskName, data: CalibrationData, progress: Progress, executor: Executor = in_this_process
+) -> JudgedByTask:
+    """Run the original FP32 network, where ``executor`` says, over images that ``judge`` takes, or a dataset.
 
     Raises:
         UserError: the outputs do not fit the task.
@@ -101,15 +107,10 @@ def judged_by_task(model: Model, name: TaskName, data: CalibrationData, progress
         task, images = task_and_data(name, network, data)
         annotated = images if isinstance(images, AnnotatedImages) else None
         opened = dataset(model, images.samples if isinstance(images, AnnotatedImages) else images)
-    digest = hashlib.sha256()
-
-    def read() -> Iterator[Batch]:
-        stream = opened.batches(BATCH_SIZE)
-        for batch in progress(stream, steps(opened), "running FP32 over the evaluation images"):
-            digest.update(batch.data.tobytes())
-            yield batch
-
-    predictions = list(_predictions(task, model.graph, (batch.data for batch in read())))
+    run = PredictionRun(task, {"network": model.graph}, BATCH_SIZE)
+    found = executor(run, opened.stream(BATCH_SIZE), progress, "running FP32 over the evaluation images")
+    predictions = [each["network"] for each in found]
+    digest = hashlib.sha256(found.sha256.encode())
     if annotated is not None:
         for index in range(len(predictions)):
             digest.update(_bytes(annotated.truth(index)))
@@ -119,7 +120,7 @@ def judged_by_task(model: Model, name: TaskName, data: CalibrationData, progress
     subset = subset_of(opened, len(predictions))
     predicted = tuple(_predictions(task, model.graph, _cut(subset)))
     own = reference.drop(predictions)
-    return JudgedByTask(opened, len(predictions), reference, subset, predicted, own, digest.hexdigest())
+    return JudgedByTask(opened, len(predictions), reference, subset, predicted, own, digest.hexdigest(), executor)
 
 
 def _predictions(task: Task[Any, Any, Any], graph: Graph, batches: Iterable[np.ndarray]) -> Iterator[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Optional
 
 import numpy as np
 
+from quantkit.data.aggregation import Partial
 from quantkit.data.boxes import BoxCorners, Boxes
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
@@ -21,7 +22,15 @@ from quantkit.tasks.average_precision import (
     mean_average_precision,
 )
 from quantkit.tasks.coco_ap import coco_matches
-from quantkit.tasks.detections import Detections, as_objects, detections_of, difference, in_image
+from quantkit.tasks.detections import (
+    Detections,
+    as_objects,
+    detections_of,
+    difference,
+    in_image,
+    packed,
+    unpacked,
+)
 from quantkit.tasks.drawing import with_boxes
 from quantkit.tasks.suppression import MAX_OVERLAP, suppressed
 from quantkit.tasks.voc_map import Seen, voc_matches
@@ -84,6 +93,14 @@ class Detection:
             suppressed(corners[kept].astype(np.float64) * sides, each[kept, 1:], self.max_overlap)
             for corners, each, kept in zip(boxes, scores, finite)
         ]
+
+    def packed(self, predictions: Sequence[Detections]) -> Partial:
+        """See ``Task``."""
+        return packed(predictions)
+
+    def unpacked(self, packed: Partial) -> Iterator[Detections]:
+        """See ``Task``."""
+        return unpacked(packed)
 
     def in_image(self, prediction: Detections, placed: Placement) -> Detections:
         """Detections in the image, with edges; see ``Task``."""

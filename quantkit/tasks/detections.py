@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quantkit.data.aggregation import Partial
 from quantkit.data.boxes import BoxCorners, Boxes
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
@@ -37,6 +39,23 @@ def detections_of(boxes: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> 
         np.asarray(scores, np.float64)[order],
         np.asarray(labels).astype(np.int64)[order],
     )
+
+
+def packed(images: Sequence[Detections]) -> Partial:
+    """The detections of images as arrays, with their number in each; see ``Task.packed``."""
+    return {
+        "counts": np.array([len(each) for each in images]),
+        "boxes": np.concatenate([each.boxes for each in images]),
+        "scores": np.concatenate([each.scores for each in images]),
+        "labels": np.concatenate([each.labels for each in images]),
+    }
+
+
+def unpacked(arrays: Partial) -> Iterator[Detections]:
+    """The detections of each image; see ``Task.unpacked``."""
+    ends = np.cumsum(arrays["counts"])
+    for start, end in zip(ends - arrays["counts"], ends):
+        yield Detections(*(arrays[name][start:end] for name in ("boxes", "scores", "labels")))
 
 
 def above(detections: Detections, least: float) -> Detections:

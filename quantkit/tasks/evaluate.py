@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, tee
 from typing import Any, Optional
 
-import numpy as np
-
-from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.annotated import AnnotatedImages
-from quantkit.data.batches import Batch, batches
+from quantkit.data.batch_stream import BatchStream
 from quantkit.data.placement import placement
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
@@ -23,6 +20,7 @@ from quantkit.evaluation.network import Network
 from quantkit.kinds import whole_number
 from quantkit.progress import Progress, silent
 from quantkit.tasks.detection import Detection
+from quantkit.tasks.prediction_run import PredictionRun, Predictions
 from quantkit.tasks.task import Task, TaskName
 
 
@@ -79,6 +77,7 @@ def evaluate_task(
     batch_size: int = BATCH_SIZE,
     num_samples: Optional[int] = None,
     progress: Progress = silent,
+    executor: Executor = in_this_process,
 ) -> TaskEvaluation:
     """Run networks over images in one pass and judge their predictions; see ``TaskEvaluation``.
 
@@ -89,6 +88,7 @@ def evaluate_task(
         batch_size: the number of images in a run.
         num_samples: the number of images to use, the first ones; None for all.
         progress: wraps the stream of batches.
+        executor: where to run the networks: in this process, or elsewhere.
 
     Raises:
         UserError: the networks cannot be compared, or a number is not a whole one from 1 up.
@@ -108,12 +108,10 @@ def evaluate_task(
             "or a --reference to agree with"
         )
     first = networks["network"]
-    stream = iter(batches(samples, first.preparation, first.input_shape, batch_size, num_samples))
-    begun = next(stream)
-    known = [number for number in (samples.size, num_samples) if number is not None]
-    total = -(-min(known, default=0) // batch_size)
-    counted = progress(chain([begun], stream), total, f"{task.name} on {samples.name}")
-    true, agreed, images = _compared(task, networks, annotated, iter(counted), batch_size)
+    stream = BatchStream(samples, first.preparation, first.input_shape, batch_size, num_samples)
+    run = PredictionRun(task, {role: network.graph for role, network in networks.items()}, batch_size)
+    predicted = executor(run, stream, progress, f"{task.name} on {samples.name}")
+    true, agreed, images = _compared(task, networks, annotated, predicted)
     parts = None if annotated is None or annotated.photographs is None else annotated.photographs[:images]
     notes = () if annotated is None else annotated.notes
     return replace(_judged(task, true, agreed, images, parts), notes=notes)
@@ -123,8 +121,7 @@ def _compared(
     task: Task[Any, Any, Any],
     networks: Mapping[Role, Network],
     annotated: Optional[AnnotatedImages[Any]],
-    stream: Iterator[Batch],
-    batch_size: int,
+    predicted: Predictions,
 ) -> tuple[Mapping[Role, list[Any]], Mapping[Role, list[Any]], int]:
     """Each network's predictions compared with what is true, and with the reference's; and the number of images."""
     true: dict[Role, list[Any]] = defaultdict(list)
@@ -133,33 +130,22 @@ def _compared(
     preprocess = networks["network"].preprocess
     readers = {role: _read_by(task, network) for role, network in networks.items()}
     images = 0
-    for predicted in _predictions(task, networks, stream, batch_size):
-        for index in range(len(predicted["network"])):
-            for role, predictions in predicted.items():
-                if annotated is not None:
-                    placed = placement(preprocess, annotated.size(images), (height, width))
-                    seen = readers[role].in_image(predictions[index], placed)
-                    true[role].append(task.compare(annotated.truth(images), seen))
-                if "reference" in predicted and role != "reference":
-                    wanted = task.as_truth(predicted["reference"][index], (height, width))
-                    agreed[role].append(task.compare(wanted, predictions[index]))
-            images += 1
+    for image, predictions in enumerate(predicted):
+        for role, prediction in predictions.items():
+            if annotated is not None:
+                placed = placement(preprocess, annotated.size(image), (height, width))
+                seen = readers[role].in_image(prediction, placed)
+                true[role].append(task.compare(annotated.truth(image), seen))
+            if "reference" in predictions and role != "reference":
+                wanted = task.as_truth(predictions["reference"], (height, width))
+                agreed[role].append(task.compare(wanted, prediction))
+        images = image + 1
     return true, agreed, images
 
 
 def _read_by(task: Task[Any, Any, Any], network: Network) -> Task[Any, Any, Any]:
     """The task as one network has it: each detector has corners of its own."""
     return replace(task, box_corners=network.box_corners) if isinstance(task, Detection) else task
-
-
-def _predictions(
-    task: Task[Any, Any, Any], networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int
-) -> Iterator[dict[Role, list[Any]]]:
-    """The predictions of all networks, batch by batch."""
-    inputs: Sequence[Iterator[np.ndarray]] = [(batch.data for batch in copy) for copy in tee(stream, len(networks))]
-    runs = [outputs_of(network.graph, data, batch_size) for network, data in zip(networks.values(), inputs)]
-    for results in zip(*runs):
-        yield {role: task.decode(outputs) for role, outputs in zip(networks, results)}
 
 
 def _judged(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.annotated_sources import is_coco, load_boxes, load_masks, load_people
 from quantkit.data.samples import Samples
@@ -26,6 +27,7 @@ def judge(
     batch_size: int = BATCH_SIZE,
     num_samples: Optional[int] = None,
     progress: Progress = silent,
+    executor: Executor = in_this_process,
 ) -> TaskEvaluation:
     """Judge networks by a task; detections by COCO's rules on a COCO file, else by VOC's.
 
@@ -37,6 +39,7 @@ def judge(
         batch_size: the number of images in a run.
         num_samples: the number of images to use, the first ones; None for all.
         progress: wraps the stream of batches.
+        executor: where to run the networks: in this process, or elsewhere.
 
     Raises:
         UserError: the outputs do not fit the task, or the networks cannot be compared.
@@ -45,7 +48,7 @@ def judge(
         ExtraMissing: COCO's rules need a package that is not installed.
     """
     made, opened = task_and_data(task, networks["network"], data)
-    return evaluate_task(made, networks, opened, batch_size, num_samples, progress)
+    return evaluate_task(made, networks, opened, batch_size, num_samples, progress, executor)
 
 
 def task_and_data(

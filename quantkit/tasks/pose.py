@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from quantkit.data.aggregation import Partial
 from quantkit.data.people import Person
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
@@ -53,6 +54,17 @@ class Pose:
         cells = [width / outputs[0].shape[3], height / outputs[0].shape[2]]
         seen = [peaks(heatmaps) for heatmaps in finite(outputs[0], "heatmaps")]
         return [Keypoints(each.points * cells, each.scores) for each in seen]
+
+    def packed(self, predictions: Sequence[Keypoints]) -> Partial:
+        """See ``Task``."""
+        return {
+            "points": np.stack([each.points for each in predictions]),
+            "scores": np.stack([each.scores for each in predictions]),
+        }
+
+    def unpacked(self, packed: Partial) -> Iterator[Keypoints]:
+        """See ``Task``."""
+        return map(Keypoints, packed["points"], packed["scores"])
 
     def in_image(self, prediction: Keypoints, placed: Placement) -> Keypoints:
         """Joints in the image; see ``Task``."""

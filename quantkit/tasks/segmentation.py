@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from quantkit.data.aggregation import Partial
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
 from quantkit.evaluation.measure import Measure
@@ -17,6 +19,9 @@ from quantkit.tasks.finite import finite
 
 # Rows of the counts that are kept of each image.
 _RIGHT, _TRUE, _PREDICTED = range(3)
+
+# A level of zlib's.
+_FAST = 1
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,24 @@ class Segmentation:
     def decode(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The class with the highest score at every place; see ``Task``."""
         return list(finite(outputs[0], "a map of classes").argmax(axis=1))
+
+    def packed(self, predictions: Sequence[np.ndarray]) -> Partial:
+        """The maps compressed, as they are large and their areas alike; see ``Task``."""
+        smallest = np.min_scalar_type(self.classes - 1)
+        maps = [zlib.compress(each.astype(smallest).tobytes(), _FAST) for each in predictions]
+        return {
+            "sizes": np.array([each.shape for each in predictions]),
+            "bytes": np.array([len(each) for each in maps]),
+            "maps": np.frombuffer(b"".join(maps), np.uint8),
+        }
+
+    def unpacked(self, packed: Partial) -> Iterator[np.ndarray]:
+        """See ``Task``."""
+        smallest = np.min_scalar_type(self.classes - 1)
+        ends = np.cumsum(packed["bytes"])
+        for size, start, end in zip(packed["sizes"], ends - packed["bytes"], ends):
+            values = np.frombuffer(zlib.decompress(packed["maps"][start:end].tobytes()), smallest)
+            yield values.reshape(size).astype(np.int64)
 
     def in_image(self, prediction: np.ndarray, placed: Placement) -> np.ndarray:
         """The class of each of the image's pixels, -1 where the network does not see it; see ``Task``."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
+from quantkit.data.aggregation import Partial
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
 from quantkit.evaluation.measure import Measure
@@ -35,6 +36,12 @@ class Task(Protocol[Prediction, Truth, Compared]):
         Raises:
             EngineError: maps hold NaN or infinite values.
         """
+
+    def packed(self, predictions: Sequence[Prediction]) -> Partial:
+        """Predictions of images as arrays, such that those of more images are these arrays concatenated."""
+
+    def unpacked(self, packed: Partial) -> Iterator[Prediction]:
+        """The predictions, equal to the last bit, one at a time."""
 
     def in_image(self, prediction: Prediction, placed: Placement) -> Prediction:
         """A prediction in the coordinates of the image."""

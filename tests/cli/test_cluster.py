@@ -106,6 +106,10 @@ def test_requests_that_make_no_sense(run: Run, checkpoint: Path, samples: Path, 
     assert result.exit_code == 2 and told in result.stderr
 
 
-def test_detectors_are_judged_in_one_process(run: Run) -> None:
-    result = run("evaluate", "digits_ssd", "--data", "scenes:test", "--cluster", "local:2")
-    assert result.exit_code == 2 and "detection is judged in one process; leave --cluster out" in result.stderr
+@pytest.mark.parametrize("network", ["digits_ssd", "digits_fcn"])
+def test_tasks_are_judged_as_without_a_cluster(run: Run, network: str) -> None:
+    judging = ["evaluate", network, "--data", "scenes:test", "--num-samples", "40", "--reference", network, "--json"]
+    one, two = (run(*judging, *more) for more in ([], ["--cluster", "local:2", "--shard-size", "16"]))
+    assert json.loads(one.stdout) == json.loads(two.stdout) and one.exit_code == two.exit_code == 0
+    assert json.loads(one.stdout)["scores"]["network"][0]["value"] > 0.5
+    assert "3 shards on 2 workers" in two.stderr

@@ -34,6 +34,7 @@ from quantkit.evaluation.evaluate import evaluate_networks
 from quantkit.files.cache import KINDS
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.children import descendants
+from quantkit.mixed_precision.images import judged
 from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.quantization.calibrate import calibrate
@@ -80,6 +81,17 @@ def test_an_evaluation_is_that_of_one_process(client: Client, digits_fused: Fuse
     with ClusterExecutor(client, 16) as executor:
         found = evaluate_networks(networks, data, num_samples=SAMPLES, executor=executor)
     assert found.document == expected.document and found.accuracy["network"].top1 > 0.9
+
+
+def test_a_search_judges_as_in_one_process(client: Client, digits_fused: FusedModel) -> None:
+    alone = judged(digits_fused, "digits:test", silent)
+    with ClusterExecutor(client) as executor:
+        shared = judged(digits_fused, "digits:test", silent, executor)
+        assert shared.facts == alone.facts and shared.drop(shared.outcomes) == alone.drop(alone.outcomes)
+        fused = shared.outcomes_of(digits_fused.graph)
+        assert fused.tobytes() == alone.outcomes_of(digits_fused.graph).tobytes()
+        assert executor.environment["threads"] == 1
+    assert len({work.worker for work in executor.work}) == 2
 
 
 def test_samples_in_memory_are_sent(client: Client, digits_fused: FusedModel) -> None:

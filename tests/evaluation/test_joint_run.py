@@ -20,7 +20,7 @@ from quantkit.evaluation.network import Network
 from quantkit.evaluation.perplexity import Scale
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.load import load_model
-from tests.sharding import in_parts
+from tests.sharding import InParts
 
 SAMPLES = 40
 
@@ -28,7 +28,7 @@ SAMPLES = 40
 def evaluations(networks: Mapping[Any, Network], data: str, **options: Any) -> list[Evaluation]:
     """In one piece, and in parts of two sizes."""
     evaluate: Callable[..., Evaluation] = partial(evaluate_networks, networks, load_data(data), 8, SAMPLES, **options)
-    return [evaluate(), *(evaluate(executor=in_parts(size)) for size in (8, 24))]
+    return [evaluate(), *(evaluate(executor=InParts(size)) for size in (8, 24))]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_steps_of_parts_are_those_of_all() -> None:
     evaluate = partial(evaluate_networks, {"network": other, "reference": network}, data)
     whole = evaluate()
     assert whole.step_accuracy["network"].steps == network.input_shape[0] and whole.agreement["network"].steps
-    assert evaluate(executor=in_parts(16)).document == whole.document
+    assert evaluate(executor=InParts(16)).document == whole.document
 
 
 def test_samples_have_labels_in_all_parts_or_in_none(forms: Mapping[Any, Network]) -> None:

@@ -31,6 +31,7 @@ from quantkit.progress import silent
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.quantized import int8_names, parts_of
+from tests.sharding import InParts
 
 GOAL = quantkit.Goal(max_drop=0.3)
 IMAGES = 100
@@ -139,6 +140,10 @@ def test_an_interrupted_search_goes_on_and_finds_what_it_would_have_found(
     assert (resumed.chosen.drop, resumed.chosen.divergence) == (whole.chosen.drop, whole.chosen.divergence)
     assert nnvm.sha256_of(resumed.network.graph) == nnvm.sha256_of(whole.network.graph)
     assert begin().measurements == (whole.measurements[0], whole.measurements[0])
+    # So does one whose images are shared out.
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "third"))
+    shared = begin(executor=InParts(8))
+    assert shared.layers == whole.layers and shared.chosen.drop == whole.chosen.drop
 
 
 def test_what_determines_the_measurements_has_a_journal_of_its_own(
@@ -155,6 +160,7 @@ def test_what_determines_the_measurements_has_a_journal_of_its_own(
     assert not resumed(algorithms="fast")
     assert not resumed(judge=(images[0][1:], images[1][1:]))
     assert not resumed(judge=(images[0], (images[1] + 1) % 10))
+    assert resumed(executor=InParts(8)) and not resumed(executor=InParts(8, {"threads": 1}))
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert not resumed()
 
