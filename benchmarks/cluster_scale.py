@@ -155,7 +155,7 @@ def times(images: int, networks: int, workers: int, per_image: float, scheduler:
     """
     shards = -(-images // size)
     # The last shards of a network leave workers idle, unless another network's follow at once.
-    computing = networks * shards * size * per_image / workers
+    computing = networks * images * per_image / workers
     # Workers pass the weights on to each other, each to one other at a time, in twice as many places after each step.
     steps = workers.bit_length()
     return Times(computing, networks * steps * _WEIGHTS / _CARD, networks * shards / scheduler.rate)

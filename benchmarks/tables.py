@@ -18,6 +18,7 @@ from typing import Any
 import accuracy_tables
 import calibration_data
 import cluster_efficiency
+import cluster_identity
 import cluster_scale
 import copies
 import face_detectors
@@ -49,6 +50,7 @@ PAGES = {
     "accuracy": accuracy_tables.markdown,
     "calibration-data": calibration_data.page,
     "cluster-efficiency": cluster_efficiency.page,
+    "cluster-identity": cluster_identity.page,
     "cluster-scale": cluster_scale.page,
     "copies": copies.page,
     "face-detectors": face_detectors.page,
