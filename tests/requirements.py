@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import CalledProcessError
 from tempfile import TemporaryDirectory
 from typing import Any, Optional
 
@@ -94,6 +95,17 @@ def _gomp() -> Optional[str]:
 
 
 @cache
+def _namespaces() -> Optional[str]:
+    from tests.cluster.hosts import network
+
+    try:
+        with TemporaryDirectory() as folder, network(("one", "two"), Path(folder)):
+            return None
+    except (OSError, CalledProcessError) as error:
+        return f"this process may not make hosts of its own, or lacks unshare, nsenter or ip ({error})"
+
+
+@cache
 def _seccomp() -> Optional[str]:
     from tests.connections import watched
 
@@ -124,6 +136,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "hwloc": _program("lstopo-no-graphics", "hwloc-nox"),
     "qemu": _program("qemu-x86_64", "qemu-user"),
     "seccomp": _seccomp,
+    "namespaces": _namespaces,
     "user": lambda: None if os.geteuid() else "the super-user may read and write everywhere",
     "hatchling": _package("hatchling"),
     "lean": lambda: None if os.environ.get("QUANTKIT_LEAN") else "makes environments; `make test-lean` does it",

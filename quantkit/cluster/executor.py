@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any, Optional
@@ -15,7 +16,7 @@ from quantkit.cluster.job import Job, Shard
 from quantkit.cluster.node import Node, shares, this_node
 from quantkit.cluster.partial_results import PartialResults
 from quantkit.cluster.shards import prepared_shard_size, shard_size
-from quantkit.cluster.tasks import Tasks, answering
+from quantkit.cluster.tasks import Tasks, answered, answering
 from quantkit.cluster.worker import Session, Work, end_session
 from quantkit.data.aggregation import Aggregation, Executor, Result, in_this_process
 from quantkit.data.batch_stream import BatchStream
@@ -178,8 +179,7 @@ def nodes_of(client: Client) -> dict[str, Node]:
         ClusterError: there are none, they do not answer, or they have other versions than this process or each other.
     """
     try:
-        with answering(client):
-            nodes: dict[str, Node] = client.run(this_node)
+        nodes: dict[str, Node] = answered(client, partial(client.run, this_node))
     except ClusterError:
         raise
     except Exception as error:

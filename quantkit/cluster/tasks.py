@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from quantkit.cluster.job import Shard
 from quantkit.cluster.worker import Session, Work, run_shard
@@ -16,8 +17,13 @@ from quantkit.errors import ClusterError, QuantkitError
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# How often a shard is sent again after its work was lost.
+Answer = TypeVar("Answer")
+
+# How often a shard is sent again after its work was lost, and a call repeated.
 _RETRIES = 3
+
+# Seconds that a cluster may be without workers: those that were killed are started again.
+_DESERTED = 60.0
 
 # No shard is slow within so many seconds.
 _LEAST_SLOW = 1.0
@@ -120,11 +126,11 @@ class Tasks:
 
     def _send(self, sent: _Sent, workers: Optional[list[str]]) -> None:
         shard: Any = sent.shard
+        if self._scattered is None or self._scattered.status != "finished":
+            self._scattered = self._scatter(self._content)
+        if isinstance(shard, list):
+            shard = self._scatter(shard)
         with answering(self._client):
-            if self._scattered is None or self._scattered.status != "finished":
-                (self._scattered,) = self._client.scatter([self._content], broadcast=True, hash=False)
-            if isinstance(shard, list):
-                (shard,) = self._client.scatter([shard], hash=False)
             future = self._client.submit(
                 run_shard,
                 self._session,
@@ -137,6 +143,23 @@ class Tasks:
                 allow_other_workers=workers is not None,
             )
         self.waiting[future] = sent
+
+    def _scatter(self, value: Any) -> Future:
+        """A value that one worker has; others fetch it from there.
+
+        Dask's ``broadcast`` would never end where a worker is lost meanwhile.
+
+        Raises:
+            ClusterError: the scheduler does not answer, or the cluster has no workers.
+        """
+        try:
+            (future,) = answered(self._client, partial(self._client.scatter, [value], hash=False, timeout=_DESERTED))
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the cluster has had no workers for {_DESERTED:.0f} s; start some, and run the same command: what is "
+                "known of samples in files is kept"
+            ) from error
+        return future
 
 
 @contextmanager
@@ -155,6 +178,24 @@ def answering(client: Client) -> Iterator[None]:
             f"the scheduler no longer answers ({error}); start it again, and run the same command: what is known of "
             "samples in files is kept"
         ) from error
+
+
+def answered(client: Client, call: Callable[[], Answer]) -> Answer:
+    """What a call gives that the scheduler passes on to workers.
+
+    The scheduler drops the call where it loses one of them, without saying so; it is then repeated, with those that are
+    left.
+
+    Raises:
+        ClusterError: the scheduler does not answer.
+    """
+    for _ in range(_RETRIES):
+        with suppress(ClusterError), answering(client):
+            return call()
+        if client.status != "running":
+            break
+    with answering(client):
+        return call()
 
 
 def _result(future: Future, may_be_lost: bool) -> Optional[tuple[bytes, Work]]:

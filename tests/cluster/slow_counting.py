@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from quantkit.data.batches import Batch
 
 @dataclass(frozen=True)
 class Counting:
-    """The sum of all numbers; ``seconds`` for each shard, and for ever in the process that makes the file ``trap``."""
+    """The sum of all numbers; ``seconds`` for each shard, and for ever in the process that makes the file ``trap``.
+
+    It writes the name of its host there.
+    """
 
     seconds: float = 0.3
     trap: str = ""
@@ -28,7 +32,10 @@ class Counting:
 
     def _is_caught(self) -> bool:
         try:
-            return bool(self.trap and not open(self.trap, "x").close())
+            if self.trap:
+                with open(self.trap, "x", encoding="utf-8") as file:
+                    file.write(socket.gethostname())
+            return bool(self.trap)
         except FileExistsError:
             return False
 

@@ -1,0 +1,138 @@
+"""Work on hosts that each have a network of their own: what becomes of it when some fall silent."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from quantkit.cluster import tasks
+from quantkit.cluster.connect import connected
+from quantkit.cluster.executor import ClusterExecutor
+from quantkit.data.batch_stream import BatchStream
+from quantkit.data.sources import load_data
+from quantkit.errors import ClusterError
+from quantkit.files.cache import KINDS
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.progress import silent
+from quantkit.quantization.calibrate import calibrate
+from tests.cluster.hosts import Host, cut, network
+from tests.cluster.slow_counting import Counting
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+pytestmark = pytest.mark.requires("cluster", "namespaces")
+
+WORKERS = ("left", "right")
+SUM = sum(range(24))
+
+SILENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "11s"}
+"""When Dask takes a host for lost: after 30 seconds, and never sooner than these."""
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    """A scheduler's host and two with a worker each."""
+    with network(("scheduler", *WORKERS), tmp_path, **SILENT) as hosts:
+        dask(hosts[0], "scheduler", "--port", "8786")
+        for host in hosts[1:]:
+            dask(host, "worker", address(hosts), "--nthreads", "1")
+        yield hosts
+
+
+def dask(host: Host, *command: str) -> None:
+    """Start a node on a host."""
+    host.start(sys.executable, "-m", "dask", *command, "--host", host.address, "--no-dashboard")
+
+
+def address(hosts: list[Host]) -> str:
+    return f"tcp://{hosts[0].address}:8786"
+
+
+@contextmanager
+def client_of(hosts: list[Host]) -> Iterator[Client]:
+    """A client on the scheduler's host, when both workers are there."""
+    with hosts[0].inside(), connected(address(hosts)) as client:
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def samples(data: Any) -> BatchStream:
+    return BatchStream(load_data(data), None, (1,), 2)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.npz"
+    np.savez(path, x=np.arange(24, dtype=np.float32)[:, None])
+    return path
+
+
+def test_two_hosts_find_what_one_process_does(hosts: list[Host], digits_fused: FusedModel) -> None:
+    expected = calibrate(digits_fused, "digits:train", 60, "entropy")
+    with client_of(hosts) as client, ClusterExecutor(client, 4) as executor:
+        assert executor.description.startswith("2 workers on 2 hosts")
+        assert calibrate(digits_fused, "digits:train", 60, "entropy", executor=executor) == expected
+    assert {each.host for each in executor.work} == set(WORKERS)
+
+
+def test_a_host_that_falls_silent_in_a_shard(hosts: list[Host], numbers: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    lost: list[str] = []
+
+    def cut_who_hangs() -> None:
+        deadline = time.monotonic() + 60
+        while not (trap.exists() and trap.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lost.append(trap.read_text())
+        cut(hosts[0], next(host for host in hosts if host.name == lost[0]))
+
+    with client_of(hosts) as client, ClusterExecutor(client, 2) as executor:
+        event = Thread(target=cut_who_hangs)
+        event.start()
+        assert executor(Counting(0.1, str(trap)), samples(str(numbers)), silent, "counting") == SUM
+        event.join()
+    assert len(executor.work) == 12 and lost[0] not in [each.host for each in executor.work][-6:]
+
+
+def test_samples_that_are_sent_to_a_silent_host(hosts: list[Host], numbers: Path) -> None:
+    scheduler, left, right = hosts
+    with client_of(hosts) as client:
+        with ClusterExecutor(client, 2) as executor:
+            cut(scheduler, left)
+            assert executor(Counting(0), samples(np.load(numbers)["x"]), silent, "counting") == SUM
+        assert {each.host for each in executor.work} == {"right"}
+        cut(scheduler, right)
+        with pytest.raises(ClusterError, match=r"the cluster has no workers; start some"):
+            ClusterExecutor(client)
+
+
+def test_all_hosts_silent_is_told(hosts: list[Host], numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_DESERTED", 1.0)
+
+    def cutting(results: Iterable[Any], total: int, title: str) -> Iterator[Any]:
+        for number, result in enumerate(results):
+            yield result
+            if number == 1:
+                cut(hosts[0], hosts[1])
+                cut(hosts[0], hosts[2])
+
+    with client_of(hosts) as client, ClusterExecutor(client, 2) as executor:
+        told = r"the cluster has had no workers for 1 s; start some, and run the same command"
+        with pytest.raises(ClusterError, match=told):
+            executor(Counting(0.1), samples(str(numbers)), cutting, "counting")
+    (entry,) = KINDS["shards"].entries()
+    assert entry.size
