@@ -69,7 +69,8 @@ def connected(cluster: str, tls: Optional[TlsFiles] = None, dashboard: bool = Fa
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
         raise ClusterError(
-            f"no scheduler answers at {address} ({reason}); start one with dask scheduler, or give another address"
+            f"no scheduler answers at {address} ({reason}); start one with dask scheduler, or give another address; "
+            "where it talks over TLS, give one that begins with tls:// and the certificates that it was started with"
         ) from error
     with client:
         yield client
@@ -98,6 +99,7 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
                     security=Security.temporary(),
                     # Any free port, on which nothing is served without the routes.
                     dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": dashboard},
                     silence_logs=logging.CRITICAL,
                     preload=[local_worker.__name__],
                 )
@@ -157,9 +159,17 @@ def _security(tls: TlsFiles) -> Any:
     for path in (tls.authority, tls.certificate, tls.key):
         if not path.is_file():
             raise UserError(f"there is no file {path}; give the certificates that the cluster was started with")
-    return Security(
+    security = Security(
         tls_ca_file=str(tls.authority),
         tls_client_cert=str(tls.certificate),
         tls_client_key=str(tls.key),
         require_encryption=True,
     )
+    try:
+        security.get_connection_args("client")
+    except OSError as error:
+        raise UserError(
+            f"{tls.authority}, {tls.certificate} and {tls.key} cannot be used as certificates of an authority and of a "
+            f"node and the node's key ({error.strerror or error}); give files in PEM form that belong together"
+        ) from error
+    return security

@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import quantkit
+from quantkit.cluster.connect import connected
 from quantkit.host.children import descendants
 from tests.cli.conftest import SHAPE, Run
+from tests.cluster.certificates import write_certificates
+from tests.cluster.nodes import scheduler_and_worker
 
 pytestmark = pytest.mark.requires("cluster")
 
@@ -113,3 +117,29 @@ def test_tasks_are_judged_as_without_a_cluster(run: Run, network: str) -> None:
     assert json.loads(one.stdout) == json.loads(two.stdout) and one.exit_code == two.exit_code == 0
     assert json.loads(one.stdout)["scores"]["network"][0]["value"] > 0.5
     assert "3 shards on 2 workers" in two.stderr
+
+
+def test_nodes_with_certificates_of_a_user(run: Run, checkpoint: Path, samples: Path, tmp_path: Path) -> None:
+    own, others = write_certificates(tmp_path / "own"), write_certificates(tmp_path / "others")
+    calibrating = ["calibrate", checkpoint, "--input-shape", SHAPE, "--calib-data", samples, "--calib", "20"]
+    assert run(*calibrating, "--out", "one.json").exit_code == 0
+    options = ["--tls-ca-file", own.authority, "--tls-cert", own.certificate, "--tls-key", own.key]
+    with scheduler_and_worker(tmp_path, "--protocol", "tls", *map(str, options)):
+        with connected("cluster.json", own) as client:
+            client.wait_for_workers(1, timeout=60)
+        address = json.loads(Path("cluster.json").read_text())["address"]
+        on_it = [*calibrating, "--out", "two.json", "--cluster"]
+        for cluster, files, code, told in [
+            (address, None, 2, f"the cluster at {address} talks over TLS; give the certificates (--tls CA CERT KEY)"),
+            (address.replace("tls:", "tcp:"), None, 1, "no scheduler answers at tcp://"),
+            (address, others, 1, "give one that begins with tls:// and the certificates that it was started with"),
+            (address, replace(others, authority=own.authority), 1, f"no scheduler answers at {address} "),
+            (address, replace(own, key=others.key), 2, "key values mismatch (_ssl"),
+            (address, replace(own, authority=samples), 2, f"{samples}, {own.certificate} and {own.key} cannot be used"),
+        ]:
+            tls = [] if files is None else ["--tls", files.authority, files.certificate, files.key]
+            result = run(*on_it, cluster, *tls)
+            assert result.exit_code == code and told in result.stderr, result.stderr
+        assert not Path("two.json").exists()
+        assert run(*on_it, address, "--tls", own.authority, own.certificate, own.key).exit_code == 0
+    assert Path("one.json").read_bytes() == Path("two.json").read_bytes()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -34,3 +38,27 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     told = r"no scheduler answers at tcp://127\.0\.0\.1:1 .*start one"
     with pytest.raises(ClusterError, match=told), connected("tcp://127.0.0.1:1"):
         pass
+
+
+def served(port: int, page: str) -> int:
+    """The status of a page on this machine."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{page}") as reply:
+            return int(reply.status)
+    except HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("dashboard", [True, False])
+def test_the_dashboard_is_served_where_it_is_asked_for(dashboard: bool) -> None:
+    import psutil
+
+    with connected("local:1", dashboard=dashboard) as client:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/status", client.dashboard_link)
+        of_scheduler = urlsplit(client.dashboard_link).port
+        (of_worker,) = client.run(lambda dask_worker: dask_worker.http_server.port).values()
+        pages = [(of_scheduler, "/status"), (of_scheduler, "/info/main/workers.html"), (of_worker, "/metrics")]
+        assert [served(port, page) for port, page in pages] == [200 if dashboard else 404] * 3
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        listening = [each.laddr.ip for process in processes for each in process.net_connections() if not each.raddr]
+    assert set(listening) == {"127.0.0.1"}

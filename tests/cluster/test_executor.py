@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +37,7 @@ from quantkit.mixed_precision.images import judged
 from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.quantization.calibrate import calibrate
+from tests.cluster.nodes import scheduler_and_worker
 from tests.cluster.slow_counting import Counting
 from tests.networks import DATA, Builder
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SAMPLES = 60
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -225,26 +224,14 @@ def test_a_shard_that_hangs_is_computed_elsewhere(client: Client, numbers: Path,
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A scheduler and a worker, each in a process of its own, as a user starts them; their file is ``cluster.json``."""
-    path, environment = tmp_path / "cluster.json", {**os.environ, "PYTHONPATH": str(ROOT)}
-    options = ["--scheduler-file", str(path), "--host", "127.0.0.1", "--no-dashboard"]
-    started = []
-    try:
-        for program in (["scheduler", "--port", "0"], ["worker", "--nthreads", "1"]):
-            command = [sys.executable, "-m", "dask", *program, *options]
-            started.append(subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL))
-            while not path.exists():
-                time.sleep(0.1)
+def nodes(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A scheduler and a worker; their file is ``cluster.json``."""
+    with scheduler_and_worker(tmp_path) as started:
         yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 def test_a_scheduler_that_dies_is_told(
-    hosts: list[subprocess.Popen[bytes]], numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: list[subprocess.Popen[bytes]], numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dask
 
@@ -254,7 +241,7 @@ def test_a_scheduler_that_dies_is_told(
     def killing(results: Iterable[Any], total: int, title: str) -> Iterator[Any]:
         for result in results:
             yield result
-            hosts[0].kill()
+            nodes[0].kill()
 
     with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), connected(str(tmp_path / "cluster.json")) as it:
         it.wait_for_workers(1)
