@@ -15,7 +15,8 @@ from quantkit.calibration.methods import DEFAULT_METHOD
 from quantkit.calibration.table import CalibrationTable
 from quantkit.cluster.executor import on_cluster
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.data.samples import Samples
+from quantkit.data.left_out import warn_of
+from quantkit.data.samples import Samples, skipping
 from quantkit.data.sources import load_data
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, evaluate_networks
 from quantkit.evaluation.joint_run import Role
@@ -53,6 +54,7 @@ def quantize(
     table: Optional[CalibrationTable] = None,
     progress: Progress = silent,
     cluster: Optional[Client] = None,
+    skip_bad: int = 0,
 ) -> QuantizedModel:
     """Quantize a network to INT8 and compare it with FP32.
 
@@ -67,6 +69,8 @@ def quantize(
         progress: wraps streams of batches.
         cluster: a Dask cluster to calibrate on, by its client, and to judge the networks of a search; None: this
             process does. Algorithms run here.
+        skip_bad: how many samples that cannot be read or used may be left out of each of the data. The result says
+            which were, and so does a ``LeftOutWarning``.
 
     Raises:
         UserError: the configuration does not fit the network, a goal lacks its evaluation data, or an argument is of
@@ -81,7 +85,11 @@ def quantize(
         of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     loaded = model if isinstance(model, Model) else load_model(model)
     with on_cluster(cluster) as executor:
-        return run_stages(loaded, calibration_data, config, evaluation_data, table, progress, executor=executor).network
+        network = run_stages(
+            loaded, calibration_data, config, evaluation_data, table, progress, executor=executor, skip_bad=skip_bad
+        ).network
+    warn_of([each.name for each in network.left_out])
+    return network
 
 
 def calibrate(
@@ -92,6 +100,7 @@ def calibrate(
     progress: Progress = silent,
     *,
     cluster: Optional[Client] = None,
+    skip_bad: int = 0,
 ) -> CalibrationTable:
     """Measure the ranges of the fused network's tensors.
 
@@ -105,6 +114,8 @@ def calibrate(
         progress: wraps the stream of batches.
         cluster: a Dask cluster to run the network on, by its client; None: this process runs it. The
             table is that of an engine with one thread.
+        skip_bad: how many samples that cannot be read or used may be left out. The table names them, and so does a
+            ``LeftOutWarning``.
 
     Raises:
         UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.
@@ -112,7 +123,9 @@ def calibrate(
         ClusterError: the cluster's workers differ in their versions, or are lost.
     """
     with on_cluster(cluster) as executor:
-        return calibrated(source, calibration_data, num_samples, method, progress, executor)
+        table = calibrated(source, calibration_data, num_samples, method, progress, executor, skip_bad)
+    warn_of(table.left_out)
+    return table
 
 
 def evaluate(
@@ -126,6 +139,7 @@ def evaluate(
     class_scores: Optional[bool] = None,
     progress: Progress = silent,
     cluster: Optional[Client] = None,
+    skip_bad: int = 0,
 ) -> Evaluation:
     """Measure a network's accuracy, and its agreement with a reference.
 
@@ -141,6 +155,8 @@ def evaluate(
             decides.
         progress: wraps the stream of batches.
         cluster: a Dask cluster to run the networks on, by its client; None: this process runs them.
+        skip_bad: how many samples that cannot be read or used may be left out. The result says which were, and so does
+            a ``LeftOutWarning``.
 
     Raises:
         UserError: a network cannot be loaded, the networks cannot be compared, or the dataset is preprocessed for
@@ -149,9 +165,11 @@ def evaluate(
         DataError: the images cannot be used, or there is nothing to measure on them.
     """
     networks = _networks(network, reference, against)
-    samples = _samples(networks["network"], evaluation_data)
+    samples = _samples(networks["network"], evaluation_data, skip_bad)
     with on_cluster(cluster) as executor:
-        return evaluate_networks(networks, samples, batch_size, num_samples, progress, class_scores, executor)
+        found = evaluate_networks(networks, samples, batch_size, num_samples, progress, class_scores, executor)
+    warn_of([each.name for each in found.left_out])
+    return found
 
 
 def evaluate_task(
@@ -216,11 +234,14 @@ def _network(spec: Evaluated) -> Network:
     return network_of(spec if isinstance(spec, Model) else load_model(spec))
 
 
-def _samples(network: Network, data: CalibrationData) -> Samples:
-    if not isinstance(data, CalibrationDataset):
-        return load_data(data)
-    data.check_form(network.preparation, network.input_shape, network.name)
-    return data.samples
+def _samples(network: Network, data: CalibrationData, skip_bad: int) -> Samples:
+    if isinstance(data, CalibrationDataset):
+        data.check_form(network.preparation, network.input_shape, network.name)
+        samples = data.samples
+    else:
+        samples = load_data(data)
+    # A dataset may say itself how many.
+    return samples if skip_bad == 0 else skipping(samples, skip_bad)
 
 
 def export_onnx(

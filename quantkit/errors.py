@@ -38,6 +38,17 @@ class DataError(UserError):
     """Sample data cannot be read, is too small, or holds values that cannot be used."""
 
 
+class SampleError(DataError):
+    """One sample cannot be read, decoded or used, which says nothing of the others.
+
+    ``sample`` is its name; empty where the error came from another process.
+    """
+
+    def __init__(self, message: str, sample: str = "") -> None:
+        super().__init__(message)
+        self.sample = sample
+
+
 class WeightsUnavailable(QuantkitError):
     """Trained weights were asked for and no source of them could be reached."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -33,6 +33,7 @@ from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.speed import SpeedProof
 from quantkit.tasks.agreement import agreement_of
+from quantkit.tasks.choose import judged_task
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,7 @@ def run_stages(
     calibrating: Callable[[CalibrationSource], object] = lambda calibration: None,
     searching: Callable[[Journal], object] = lambda journal: None,
     executor: Executor = in_this_process,
+    skip_bad: int = 0,
 ) -> Quantized:
     """Quantize as ``api.quantize`` does, telling what happens.
 
@@ -82,6 +84,7 @@ def run_stages(
         calibrating: is told where ranges will be from, before they are measured.
         searching: is given the journal when a search begins.
         executor: where networks run over many samples: in this process, or elsewhere.
+        skip_bad: see ``api.quantize``.
 
     Raises:
         QuantkitError: see ``api.quantize``.
@@ -95,7 +98,10 @@ def run_stages(
     agreement_of(model)
     if config.goal is not None:
         check_request(model, config.goal, evaluation_data, config.search_minutes)
-    data = dataset(model, "builtin" if calibration_data is None else calibration_data)
+    data = dataset(model, "builtin" if calibration_data is None else calibration_data, skip_bad)
+    if evaluation_data is not None and skip_bad:
+        evaluation_data = _tolerant(model, evaluation_data, skip_bad)
+    read = [each for each in (data, evaluation_data) if isinstance(each, CalibrationDataset)]
     source = fuse_model(model, data)
     excluded_nodes(source.fused, config.exclude)
     calibration = _calibration(source, data, config.method, calibration_data is None, table)
@@ -115,7 +121,7 @@ def run_stages(
     ranged = _Ranged(source, table, data, config, progress, executor)
     if not config.never_slower:
         network, search = ranged.quantized(decided, evaluation_data, searching)
-        return Quantized(network, calibration, search)
+        return Quantized(_without(network, read), calibration, search)
     speed = search_speed(source, decided, config.search_minutes, config.speed_batch, progress)
     network, search = ranged.quantized(speed.plan, evaluation_data, searching)
     proof = prove_speed(network, speed, config.speed_batch)
@@ -126,7 +132,7 @@ def run_stages(
             network, search, proof = whole, whole_search, whole_proof
     if not proof.faster:
         network, search = ranged.in_fp32(all_in_fp32(network.network, proof), proof, network.mixed), None
-    return Quantized(with_proof(network, proof, config.search_minutes), calibration, search)
+    return Quantized(_without(with_proof(network, proof, config.search_minutes), read), calibration, search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +186,22 @@ class _Ranged:
             self.source, self.table, decided, self.data, self.config.wanted_algorithms, self.progress
         )
         return measure_agreement(lower(self.source, self.table, adjusted), self.data, self.progress)
+
+
+def _tolerant(model: Model, evaluation_data: CalibrationData, skip_bad: int) -> CalibrationDataset:
+    """Evaluation data of which samples may be left out."""
+    if judged_task(model.task) is not None:
+        raise UserError(
+            f"{model.task} is judged on every image of the evaluation data, which cannot be left out; leave "
+            "--skip-bad (skip_bad) out"
+        )
+    return dataset(model, evaluation_data, skip_bad)
+
+
+def _without(network: QuantizedModel, read: Sequence[CalibrationDataset]) -> QuantizedModel:
+    """The network, with what was left out of the data that were read."""
+    left_out = tuple(each for data in read for each in data.left_out)
+    return replace(network, left_out=left_out) if left_out else network
 
 
 def _calibration(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from quantkit.data.aggregation import Aggregation, Result
+from quantkit.data.aggregation import Aggregation, Result, combined, partial_over
 from quantkit.data.batch_stream import BatchStream
 from quantkit.progress import Progress
 
@@ -23,5 +23,5 @@ class InParts:
         parts = [stream.part(start, start + self.size) for start in range(0, stream.size, self.size)]
         assert sum(part.size or 0 for part in parts) == stream.size
         # Whatever comes first, the samples' order is that of the parts.
-        partials = {number: aggregation.partial(parts[number]) for number in reversed(range(len(parts)))}
-        return aggregation.combine([partials[number] for number in range(len(parts))])
+        partials = {number: partial_over(aggregation, parts[number]) for number in reversed(range(len(parts)))}
+        return combined(aggregation, [partials[number] for number in range(len(parts))], stream)

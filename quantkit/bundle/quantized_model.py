@@ -12,6 +12,7 @@ from quantkit.bundle.export import int8_onnx
 from quantkit.bundle.manifest import Settings
 from quantkit.bundle.write import Quantization, write_bundle
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.left_out import LeftOut
 from quantkit.errors import UserError
 from quantkit.evaluation.agreement import Agreement
 from quantkit.evaluation.compare import compare
@@ -54,6 +55,7 @@ class QuantizedModel:
         agreement: the agreement with FP32; None until ``measure_agreement`` has measured it.
         mixed: how layers were returned to FP32; None without a goal.
         speed: the proof that it is not slower than FP32; None where that was not asked for.
+        left_out: the samples that ``quantize`` has left out, since they cannot be read or used.
     """
 
     source: FusedModel
@@ -64,6 +66,7 @@ class QuantizedModel:
     agreement: Optional[Agreement] = None
     mixed: Optional[MixedPrecision] = None
     speed: Optional[SpeedProof] = None
+    left_out: tuple[LeftOut, ...] = ()
 
     def __repr__(self) -> str:
         """The network's name, how much of it is INT8, and the agreement with FP32 if it is known."""

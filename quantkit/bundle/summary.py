@@ -13,6 +13,7 @@ from quantkit.bundle.card import told_task
 from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.latency import Latency
 from quantkit.bundle.quantized_model import QuantizedModel
+from quantkit.data.left_out import documents
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
@@ -93,6 +94,7 @@ def quantize_summary(
             "origin": calibrated,
         },
         "data": data,
+        "left_out": documents(quantized.left_out),
         "algorithms": asdict(quantized.algorithms),
         "task": told_task(source.model.task),
         "class_scores": asdict(source.class_scores),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from quantkit.units import counted
 if TYPE_CHECKING:
     from quantkit.calibration.table import CalibrationTable
     from quantkit.cli.console import RenderableType
+    from quantkit.data.left_out import LeftOut
     from quantkit.data.sample_noun import SampleNoun
 
 _SHOWN = 3
@@ -69,18 +71,21 @@ def calibrate(
     check_count(data, calib)
     loaded = load(terminal, model, loading, preprocessing)
     terminal.stage("fusing operators and comparing with the original")
-    images = dataset(loaded, data)
+    images = dataset(loaded, data, calibration.skip_bad)
     tell_default_samples(terminal, images.name)
     fused = fuse_model(loaded, images)
     with executor_of(terminal, on_cluster) as executor:
         table = calibrated(fused, images, calib, method, terminal.progress, executor)
     with terminal.work.writing(out):
         write_table(table, out)
-    result = _result(loaded.name, table, out)
+    result = _result(loaded.name, table, out, images.left_out)
     terminal.show(result, *_tables(result, sample_noun(loaded.input_shape)))
+    terminal.warn_of_left_out(images.left_out)
 
 
-def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
+def _result(model: str, table: CalibrationTable, out: Path, left_out: Iterable[LeftOut]) -> dict[str, Any]:
+    from quantkit.data.left_out import documents
+
     by_width = sorted(table.ranges.items(), key=lambda item: item[1].high - item[1].low)
     listed = [{"tensor": name, "low": bounds.low, "high": bounds.high} for name, bounds in by_width]
     return {
@@ -89,6 +94,7 @@ def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
         "method": table.method,
         "samples": table.samples,
         "data": table.data_name,
+        "left_out": documents(left_out),
         "tensors": len(listed),
         "widest": listed[::-1][:_SHOWN],
         "narrowest": listed[:_SHOWN],

@@ -11,7 +11,7 @@ import click
 
 from quantkit.cli.cluster import OnCluster, executor_of
 from quantkit.cli.evaluate_task import goal_text, show_task
-from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option
+from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option, skip_bad_option
 from quantkit.cli.option_types import TASK
 from quantkit.cli.options import Verb, collected, option, output_options
 from quantkit.cli.quantize import GOAL_MISSED
@@ -32,12 +32,13 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
 
 @dataclass(frozen=True)
 class Reading:
-    """How many samples are read, and how many at a time."""
+    """How many samples are read, how many at a time, and how many may be left out."""
 
     num_samples: Optional[int] = option(
         "--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N samples only."
     )
     batch_size: int = option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
+    skip_bad: int = skip_bad_option()
 
 
 @click.command(
@@ -120,6 +121,7 @@ def evaluate(
     --weights, --input-shape, --box-corners and the preprocessing are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
+    from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
     from quantkit.evaluation.evaluate import evaluate_networks
     from quantkit.models.families import WITHOUT_CLASS_SCORES, check_task
@@ -137,13 +139,15 @@ def evaluate(
     first = networks["network"]
     judged = None if classes else judged_task(task or first.task)
     if judged is not None:
+        if reading.skip_bad:
+            raise click.UsageError(f"{judged} is judged on every image of the data; leave --skip-bad out")
         with executor_of(terminal, on_cluster) as executor:
             number = reading.num_samples
             found = judge(judged, networks, data, reading.batch_size, number, terminal.progress, executor)
         if not show_task(terminal, first, named, data, found, max_drop):
             click.get_current_context().exit(GOAL_MISSED)
         return
-    samples = load_data(data)
+    samples = skipping(load_data(data), reading.skip_bad)
     scores = False if classes is None and task in WITHOUT_CLASS_SCORES else classes
     if max_drop is not None:
         _check_has_loss(first, task or first.task, samples, scores)
@@ -165,15 +169,17 @@ def evaluate(
         "met": met,
     }
     terminal.show(result, *_tables(result, first, evaluation))
+    terminal.warn_of_left_out(evaluation.left_out)
     if met is False:
         click.get_current_context().exit(GOAL_MISSED)
 
 
 def _check_has_loss(network: Network, task: Optional[Task], samples: Samples, scores: Optional[bool]) -> None:
     """Make sure that the network has something that --max-drop bounds, before it runs."""
+    from quantkit.data.samples import are_labelled
     from quantkit.models.families import WITHOUT_CLASS_SCORES
 
-    labelled = next(iter(samples)).label is not None
+    labelled = are_labelled(samples)
     if (network.step_scores(scores, labelled) or network.class_scores(scores, labelled)).yes:
         return
     if task in WITHOUT_CLASS_SCORES:

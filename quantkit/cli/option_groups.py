@@ -92,6 +92,20 @@ class Preprocessing:
     )
 
 
+def skip_bad_option() -> int:
+    """The field for how many samples may be left out."""
+    bad: int = option(
+        "--skip-bad",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Leave out up to N images (of folders, .rec files, shards) that are damaged or cannot be used. They are "
+        "named at the end, and with --json.",
+    )
+    return bad
+
+
 @dataclass(frozen=True)
 class Calibrating:
     """Which samples a network is calibrated with, and how ranges are chosen."""
@@ -115,6 +129,7 @@ class Calibrating:
         help="How ranges are chosen: minmax, percentile (99.99 % unless given, as in percentile:99.9), entropy or "
         "mse.  [default: mse]",
     )
+    skip_bad: int = skip_bad_option()
 
 
 @dataclass(frozen=True)

@@ -126,11 +126,13 @@ def quantize(
             lambda ranges: tell_calibration(terminal, ranges, config.num_samples),
             _begun(terminal),
             executor,
+            calibration.skip_bad,
         )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)
     _report(terminal, model, loading, preprocessing.fit, quantized, out, timing)
+    terminal.warn_of_left_out(quantized.network.left_out)
     mixed = quantized.network.mixed
     if mixed is not None and not mixed.met:
         context.exit(GOAL_MISSED)

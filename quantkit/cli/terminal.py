@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
@@ -13,6 +13,7 @@ from quantkit.progress import T
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
+    from quantkit.data.left_out import LeftOut
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,13 @@ class Terminal:
     def warn(self, message: Union[str, Warning]) -> None:
         """Print a warning on standard error, --quiet or not."""
         print(without_controls(f"Warning: {shortened(str(message))}"), file=sys.stderr, flush=True)
+
+    def warn_of_left_out(self, left_out: Sequence[LeftOut]) -> None:
+        """Print a warning of the samples that were left out, if there are any."""
+        if left_out:
+            from quantkit.data.left_out import told
+
+            self.warn(told([each.name for each in left_out]))
 
     def alarm(self, title: str, message: str) -> None:
         """Print a warning in a frame."""

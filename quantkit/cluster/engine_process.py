@@ -88,9 +88,9 @@ class _Server:
     def _run(self, shard: Any) -> bytes:
         """The partial result over a shard, as ``arrays.to_bytes`` writes it."""
         from quantkit.cluster.arrays import to_bytes
-        from quantkit.cluster.job import batches_of
+        from quantkit.cluster.job import partial_of
 
-        return to_bytes(self._job.aggregation.partial(batches_of(self._stream, shard)))
+        return to_bytes(partial_of(self._job.aggregation, self._stream, shard))
 
 
 if __name__ == "__main__":

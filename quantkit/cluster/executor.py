@@ -18,7 +18,7 @@ from quantkit.cluster.partial_results import PartialResults
 from quantkit.cluster.shards import prepared_shard_size, shard_size
 from quantkit.cluster.tasks import Tasks, answered, answering
 from quantkit.cluster.worker import Session, Work, end_session
-from quantkit.data.aggregation import Aggregation, Executor, Result, in_this_process
+from quantkit.data.aggregation import Aggregation, Executor, Result, combined, in_this_process
 from quantkit.data.batch_stream import BatchStream
 from quantkit.errors import ClusterError
 from quantkit.kinds import whole_number
@@ -113,7 +113,7 @@ class ClusterExecutor:
             for start, content in progress(results, len(missing), title):
                 known.put(start, size, content)
                 parts[start] = content
-        result = aggregation.combine(from_bytes(parts[start]) for start in starts)
+        result = combined(aggregation, (from_bytes(parts[start]) for start in starts), stream)
         known.clear()
         return result
 
@@ -127,7 +127,7 @@ class ClusterExecutor:
         with closing(self._results(job, enumerate(prepared(stream, size)))) as results:
             for number, content in progress(results, -(-(stream.size or 0) // size), title):
                 parts[number] = content
-        return aggregation.combine(from_bytes(parts[number]) for number in sorted(parts))
+        return combined(aggregation, (from_bytes(parts[number]) for number in sorted(parts)), stream)
 
     def _results(self, job: Job, shards: Iterator[tuple[int, Shard]]) -> Generator[tuple[int, bytes], None, None]:
         """The results of shards as they come, with their numbers; a few for each worker are with the cluster."""

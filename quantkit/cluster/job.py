@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
 
-from quantkit.data.aggregation import Aggregation
+from quantkit.data.aggregation import Aggregation, Partial, partial_over
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.batches import Batch
 from quantkit.data.preparation import Preparation
+from quantkit.data.samples import skipping
 from quantkit.data.sources import load_data
 from quantkit.errors import ClusterError
 
@@ -28,6 +28,7 @@ class Job:
         aggregation: what to compute.
         address: the samples by name, as ``load_data`` opens them anywhere; None: they come with each shard.
         preparation, input_shape, batch_size, classes: see ``BatchStream``.
+        skip_bad: see ``Samples``.
     """
 
     aggregation: Aggregation[Any]
@@ -36,6 +37,7 @@ class Job:
     input_shape: tuple[int, ...]
     batch_size: int
     classes: Optional[int]
+    skip_bad: int
 
     @staticmethod
     def of(aggregation: Aggregation[Any], stream: BatchStream) -> Job:
@@ -47,6 +49,7 @@ class Job:
             stream.input_shape,
             stream.batch_size,
             stream.classes,
+            stream.samples.skip_bad,
         )
 
     def serialized(self) -> bytes:
@@ -61,14 +64,14 @@ class Job:
         """
         if self.address is None:
             return None
-        samples = load_data(self.address)
+        samples = skipping(load_data(self.address), self.skip_bad)
         return BatchStream(samples, self.preparation, self.input_shape, self.batch_size, None, self.classes)
 
 
-def batches_of(stream: Optional[BatchStream], shard: Shard) -> Iterable[Batch]:
-    """The batches of a shard; ``stream`` is what ``Job.open`` gave."""
+def partial_of(aggregation: Aggregation[Any], stream: Optional[BatchStream], shard: Shard) -> Partial:
+    """The partial result over a shard, see ``aggregation.partial_over``; ``stream`` is what ``Job.open`` gave."""
     if isinstance(shard, list):
-        return shard
+        return aggregation.partial(shard)
     if stream is None:
         raise ClusterError("a shard came without its samples")
-    return replace(stream, samples=replace(stream.samples, positions=shard))
+    return partial_over(aggregation, replace(stream, samples=replace(stream.samples, positions=shard)))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.batches import Batch
-from quantkit.progress import Progress
+from quantkit.data.left_out import Tally, from_numbers, in_order, none_left, to_numbers
+from quantkit.progress import Progress, silent
 
 Result = TypeVar("Result")
 Combined = TypeVar("Combined", covariant=True)
 
 Partial = Mapping[str, np.ndarray]
 """The result over some of the batches: arrays of numbers or booleans, which can be stored and sent as they are."""
+
+_LEFT_OUT = "left out"
 
 
 def under(prefix: str, partial: Partial) -> Partial:
@@ -52,7 +56,10 @@ class Executor(Protocol):
         """What results depend on that is another's than this process's, as JSON values."""
 
     def __call__(self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
-        """The result of ``aggregation`` over ``stream``; ``progress`` shows how far it has come, under ``title``."""
+        """The result of ``aggregation`` over ``stream``; ``progress`` shows how far it has come, under ``title``.
+
+        What is left out is noted in ``stream.left_out``.
+        """
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,47 @@ class InThisProcess:
 
     def __call__(self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
         """See ``Executor``."""
-        return aggregation.combine([aggregation.partial(progress(stream, stream.steps, title))])
+        return combined(aggregation, [partial_over(aggregation, stream, progress, title)], stream)
 
 
 in_this_process = InThisProcess()
+
+
+def partial_over(
+    aggregation: Aggregation[Result], stream: BatchStream, progress: Progress = silent, title: str = ""
+) -> Partial:
+    """The result over a stream, or a part of one, with what was left out beside it; that alone if nothing is left.
+
+    Raises:
+        DataError: more than ``skip_bad`` of these samples cannot be read or used.
+        QuantkitError: what the aggregation raises.
+    """
+    own = replace(stream, left_out={})
+    batches = iter(progress(own, own.steps, title))
+    begun = next(batches, None)
+    found = {} if begun is None else aggregation.partial(chain([begun], batches))
+    return {**found, _LEFT_OUT: to_numbers(in_order(own.left_out))} if own.left_out else found
+
+
+def combined(aggregation: Aggregation[Result], partials: Iterable[Partial], stream: BatchStream) -> Result:
+    """The result over a whole stream from those of ``partial_over``, in the order of the samples.
+
+    Raises:
+        DataError: more than ``skip_bad`` samples of all parts together cannot be read or used, or no part has others.
+        QuantkitError: what the aggregation raises.
+    """
+    tally = Tally(stream.samples.skip_bad, stream.left_out)
+
+    def of_samples() -> Iterator[Partial]:
+        for part in partials:
+            if _LEFT_OUT in part:
+                for each in from_numbers(part[_LEFT_OUT]):
+                    tally.add(each)
+            if found := {name: values for name, values in part.items() if name != _LEFT_OUT}:
+                yield found
+
+    remaining = of_samples()
+    begun = next(remaining, None)
+    if begun is None:
+        raise none_left(stream.name, stream.left_out)
+    return aggregation.combine(chain([begun], remaining))

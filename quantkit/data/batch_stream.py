@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from quantkit.data.batches import Batch, batches
+from quantkit.data.left_out import LeftOut
 from quantkit.data.preparation import Preparation
 from quantkit.data.samples import Samples
 
@@ -22,6 +23,7 @@ class BatchStream:
         batch_size: how many are read at a time; the last batch may be smaller.
         limit: how many are read at most, the first; None for all.
         classes: what bounds their labels, if anything does.
+        left_out: is given the samples that are left out, by their positions; see ``Samples.skip_bad``.
     """
 
     samples: Samples
@@ -30,6 +32,7 @@ class BatchStream:
     batch_size: int
     limit: Optional[int] = None
     classes: Optional[int] = None
+    left_out: dict[int, LeftOut] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -38,7 +41,7 @@ class BatchStream:
 
     @property
     def size(self) -> Optional[int]:
-        """The number of samples; None if it is unknown until all are read."""
+        """The number of samples, with those that are left out; None if it is unknown until all are read."""
         whole = self.samples.size if self.samples.positions is None else len(self.samples.positions)
         return whole if whole is None or self.limit is None else min(whole, self.limit)
 
@@ -58,4 +61,5 @@ class BatchStream:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches; see ``batches`` for the errors."""
-        return batches(self.samples, self.preparation, self.input_shape, self.batch_size, self.limit, self.classes)
+        form = self.preparation, self.input_shape, self.batch_size, self.limit, self.classes
+        return batches(self.samples, *form, left_out=self.left_out)

@@ -14,8 +14,9 @@ import numpy as np
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.batches import Batch, batches, prepare
 from quantkit.data.digests import digests_of, joint_digest
+from quantkit.data.left_out import LeftOut, in_order, none_left
 from quantkit.data.preparation import Preparation
-from quantkit.data.samples import Sample, Samples, first, take
+from quantkit.data.samples import Sample, Samples, first, skipping, take
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.kinds import whole_number
@@ -56,6 +57,7 @@ class CalibrationDataset:
         cache = _Cache(source, preparation, tuple(input_shape), cache_bytes)
         self._form = (preparation, tuple(input_shape))
         self._whole = self._samples = replace(source, read=cache.read)
+        self._left_out: dict[int, LeftOut] = {}
         self._sha256 = ""
         self._counted: Optional[int] = None
 
@@ -83,7 +85,7 @@ class CalibrationDataset:
 
     @property
     def size(self) -> Optional[int]:
-        """The number of samples; None if it is unknown until all samples have been read once."""
+        """The number of samples, with those that are left out; None if it is unknown until all have been read once."""
         if self._samples.positions is not None:
             return len(self._samples.positions)
         return self._counted if self._samples.size is None else self._samples.size
@@ -94,8 +96,18 @@ class CalibrationDataset:
         return self._samples
 
     @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Those of the samples that were left out as far as they have been read; see ``skipping``."""
+        everything = in_order(self._left_out)
+        if self._samples.positions is None:
+            return everything
+        # Others are of larger subsets.
+        places = frozenset(self._samples.positions)
+        return tuple(each for each in everything if each.position in places)
+
+    @property
     def sha256(self) -> str:
-        """The hash of the preprocessed samples: see ``digests.joint_digest``."""
+        """The hash of the preprocessed samples but those that are left out: see ``digests.joint_digest``."""
         if not self._sha256:
             for _ in self.batches(1):
                 pass
@@ -124,25 +136,38 @@ class CalibrationDataset:
         chosen._samples = first(source, num_samples) if is_open else take(source, num_samples)
         return chosen
 
+    def skipping(self, most: int) -> CalibrationDataset:
+        """The same samples, of which up to ``most`` that cannot be read or used are left out, and are in no batch.
+
+        Raises:
+            UserError: ``most`` is no whole number from 0 up.
+        """
+        tolerant = copy(self)
+        tolerant._whole, tolerant._samples = skipping(self._whole, most), skipping(self._samples, most)
+        tolerant._left_out = {}
+        return tolerant
+
     def batches(self, batch_size: int, classes: Optional[int] = None) -> Generator[Batch, None, None]:
         """The preprocessed samples in batches, float32 of shape (batch, channels, height, width).
 
         The last batch may be smaller. Labels must be below ``classes``, if that is given.
 
         Raises:
-            DataError: a sample cannot be used.
+            DataError: a sample cannot be used, or all are left out.
         """
         digests, counted = [], 0
-        for batch in batches(self._samples, *self._form, batch_size, classes=classes):
+        for batch in batches(self._samples, *self._form, batch_size, classes=classes, left_out=self._left_out):
             counted += len(batch.data)
             if not self._sha256:
                 digests.append(digests_of(batch.data))
             yield batch
+        if not counted:
+            raise none_left(self.name, self._left_out)
         self._sha256, self._counted = self._sha256 or joint_digest(np.concatenate(digests)), counted
 
     def stream(self, batch_size: int) -> BatchStream:
         """The preprocessed samples, to be read in batches of ``batch_size``."""
-        return BatchStream(self._samples, *self._form, batch_size)
+        return BatchStream(self._samples, *self._form, batch_size, left_out=self._left_out)
 
     def check_form(self, preparation: Preparation, input_shape: Sequence[int], name: str) -> None:
         """Check that the network ``name`` reads samples in this form.

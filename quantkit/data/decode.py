@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from quantkit.data.resizing import Size
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, SampleError, UserError
 from quantkit.files.text import open_ordinary
 
 if TYPE_CHECKING:
@@ -33,6 +34,23 @@ _MOST_PIXELS = 89_478_485
 # Pixels that are converted at a time.
 _STRIP = 2**22
 
+# What the system says of one file. All else, such as too many open files, is of the process, the disk or the network.
+_OF_THE_FILE = frozenset(
+    {
+        errno.EACCES,
+        errno.EBADMSG,
+        errno.EINVAL,
+        errno.EIO,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENXIO,
+        errno.EPERM,
+        errno.EUCLEAN,
+    }
+)
+
 
 def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     """The pixels of an image file: uint8 of shape (height, width, 3), RGB.
@@ -41,8 +59,10 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     Colours of 16 bits keep their upper 8. ``name`` names the image in errors.
 
     Raises:
-        DataError: the file cannot be read, is not an image in one of ``FORMATS``, is damaged or truncated, is grey with
-            more than 8 bits, or has more pixels than ``QUANTKIT_MAX_IMAGE_PIXELS`` (89 million if that is not set).
+        SampleError: the file cannot be read, is not an image in one of ``FORMATS``, is damaged or truncated, is grey
+            with more than 8 bits, or has more pixels than ``QUANTKIT_MAX_IMAGE_PIXELS`` (89 million if that is not
+            set).
+        DataError: the file's folder is gone, or this process cannot read files at the moment.
         UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
     """
     return _decoded(file, name, _upright_rgb)
@@ -52,7 +72,8 @@ def decode_classes(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     """The values of a file's pixels as they are stored: uint8 of shape (height, width), such as classes of a mask.
 
     Raises:
-        DataError: as for ``decode``; or the image has colours instead of one value a pixel.
+        SampleError: as for ``decode``; or the image has colours instead of one value a pixel.
+        DataError: as for ``decode``.
         UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
     """
     return _decoded(file, name, _values)
@@ -79,26 +100,37 @@ def _decoded(file: Path | IO[bytes], name: str, convert: Callable[[Image, str], 
             stack.enter_context(_nothing_missing())
             image = stack.enter_context(Image.open(source, formats=FORMATS))
             if image.width * image.height > most:
-                raise DataError(
+                raise SampleError(
                     f"image {name} has {image.width}x{image.height} pixels, more than {most}; leave it out, or set "
-                    f"{PIXELS_VARIABLE}={image.width * image.height} if that is intended"
+                    f"{PIXELS_VARIABLE}={image.width * image.height} if that is intended",
+                    name,
                 )
             return convert(image, name)
     except DataError:
         raise
     except UnidentifiedImageError as error:
-        raise DataError(
-            f"cannot read image {name}: it is none of {', '.join(FORMATS)}; replace it or leave it out"
+        raise SampleError(
+            f"cannot read image {name}: it is none of {', '.join(FORMATS)}; replace it or leave it out", name
         ) from error
     # Beyond twice its own bound Pillow itself raises, before the size can be read.
     except Image.DecompressionBombError as error:
-        raise DataError(
-            f"image {name}: {error}; leave it out, or set {PIXELS_VARIABLE} to its number of pixels if that is intended"
+        raise SampleError(
+            f"image {name}: {error}; leave it out, or set {PIXELS_VARIABLE} to its number of pixels if that is "
+            "intended",
+            name,
         ) from error
     # Pillow documents no exceptions for damage: depending on the format and the place, it raises one of a dozen.
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise DataError(f"cannot read image {name}: {reason}; replace it or leave it out") from error
+        message = f"cannot read image {name}: {reason}; replace it or leave it out"
+        raise (SampleError(message, name) if _is_of(file, error) else DataError(message)) from error
+
+
+def _is_of(file: Path | IO[bytes], error: Exception) -> bool:
+    """Whether it is this file alone that cannot be read: others then can."""
+    if isinstance(error, MemoryError) or (isinstance(file, Path) and not file.parent.is_dir()):
+        return False
+    return not isinstance(error, OSError) or error.errno is None or error.errno in _OF_THE_FILE
 
 
 def _upright_rgb(image: Image, name: str) -> np.ndarray[Any, Any]:
@@ -106,7 +138,7 @@ def _upright_rgb(image: Image, name: str) -> np.ndarray[Any, Any]:
     from PIL import ImageOps
 
     if image.mode.startswith(("I", "F")):
-        raise DataError(f"image {name} has more than 8 bits a channel; convert it to 8-bit RGB")
+        raise SampleError(f"image {name} has more than 8 bits a channel; convert it to 8-bit RGB", name)
     ImageOps.exif_transpose(image, in_place=True)
     return _rgb(image)
 
@@ -114,9 +146,10 @@ def _upright_rgb(image: Image, name: str) -> np.ndarray[Any, Any]:
 def _values(image: Image, name: str) -> np.ndarray[Any, Any]:
     """The values as they are stored."""
     if image.mode not in ("L", "P"):
-        raise DataError(
+        raise SampleError(
             f"image {name} is of mode {image.mode}, not one value of 8 bits a pixel; save its classes as a grey or "
-            "palette image (PNG)"
+            "palette image (PNG)",
+            name,
         )
     return np.array(image)
 

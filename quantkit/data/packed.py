@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quantkit.data.record import SHARD_LIST, content_at, sample_of
 from quantkit.data.samples import Sample, Samples
-from quantkit.errors import DataError
+from quantkit.errors import DataError, SampleError
 from quantkit.files.files import as_text
 from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
@@ -78,7 +78,7 @@ def packed_folder(folder: Path) -> Samples:
             known = index(number)
             path = folder / f"{shards[number].name}.rec"
             name = known.names[place]
-            yield sample_of(_record(path, known.offsets[place]), name)
+            yield sample_of(_record(path, known.offsets[place], name), name)
 
     return Samples(as_text(folder.resolve().name), read, ends[-1], independent=True)
 
@@ -121,14 +121,20 @@ def _index(folder: Path, shard: ShardEntry) -> _Index:
         raise _unreadable(paths[0], error) from error
 
 
-def _record(path: Path, offset: int) -> bytes:
+def _record(path: Path, offset: int, name: str) -> bytes:
     try:
         with open_ordinary(path) as file:
             return content_at(file, offset)
-    except (OSError, ValueError, struct.error) as error:
+    except (ValueError, struct.error) as error:
+        raise SampleError(_reason(path, error), name) from error
+    except OSError as error:
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(_reason(path, error))
+
+
+def _reason(path: Path, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return DataError(f"cannot read {path}: {reason}; pack the images again")
+    return f"cannot read {path}: {reason}; pack the images again"

@@ -11,7 +11,7 @@ import numpy as np
 
 from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
 from quantkit.data.resizing import centre_offset, letterbox_size, short_side_size
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, SampleError, UserError
 from quantkit.kinds import number, whole_number
 
 _OF_PREPROCESSING = (
@@ -123,8 +123,9 @@ def apply(
     names the image in errors; the result must have ``input_shape``, if given, which ``fit`` needs.
 
     Raises:
-        DataError: it is not such an image, is smaller than the crop, becomes larger than an image may be when scaled
-            (see ``decode``; thin images grow without bound), or does not end up with ``input_shape``.
+        SampleError: it is smaller than the crop, becomes larger than an image may be when scaled (see ``decode``; thin
+            images grow without bound), or does not end up with ``input_shape``.
+        DataError: it is not such an image.
         UserError: the preprocessing has a ``fit``, and no ``input_shape`` is given.
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
@@ -154,7 +155,8 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
     """Check that a network with ``input_shape`` can read ``array``; ``where`` names it in errors.
 
     Raises:
-        DataError: the array is not float32, has another shape, or holds NaN or infinite values.
+        SampleError: the array has another shape, or holds NaN or infinite values.
+        DataError: it is not float32.
     """
     is_image = len(input_shape) == 3
     if array.dtype == np.uint8 and is_image:
@@ -172,14 +174,14 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
         )
     check_shape(array.shape, input_shape, where)
     if not np.isfinite(array).all():
-        raise DataError(f"{where} holds NaN or infinite values; correct this sample or leave it out")
+        raise SampleError(f"{where} holds NaN or infinite values; correct this sample or leave it out", where)
 
 
 def check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str) -> None:
     """Check that a sample has the shape that a network reads; ``where`` names it in errors.
 
     Raises:
-        DataError: it has another.
+        SampleError: it has another.
     """
     _check_shape(shape, input_shape, where, _remedy(tuple(shape), tuple(input_shape)))
 
@@ -196,7 +198,8 @@ def _remedy(shape: tuple[int, ...], input_shape: tuple[int, ...]) -> str:
 
 def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, remedy: str) -> None:
     if tuple(shape) != tuple(input_shape):
-        raise DataError(f"{where} has shape {tuple(shape)}, but the network reads {tuple(input_shape)}; {remedy}")
+        message = f"{where} has shape {tuple(shape)}, but the network reads {tuple(input_shape)}; {remedy}"
+        raise SampleError(message, where)
 
 
 def scaled_to_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
@@ -208,9 +211,10 @@ def scaled_to_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> 
         return image
     rows, columns = short_side_size((height, width), size)
     if rows * columns > (most := most_pixels()):
-        raise DataError(
+        raise SampleError(
             f"{where} is {width}x{height}, and {columns}x{rows} with a short side of {size}: more than {most} "
-            f"pixels; leave it out, give a preprocessing that resizes to less, or set {PIXELS_VARIABLE}"
+            f"pixels; leave it out, give a preprocessing that resizes to less, or set {PIXELS_VARIABLE}",
+            where,
         )
     return np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
 
@@ -219,9 +223,10 @@ def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[An
     """The central ``size`` x ``size`` pixels of ``image``."""
     height, width = image.shape[:2]
     if min(height, width) < size:
-        raise DataError(
+        raise SampleError(
             f"{where} is {width}x{height} where the preprocessing crops to {size}x{size}; "
-            "give larger images or a preprocessing that resizes"
+            "give larger images or a preprocessing that resizes",
+            where,
         )
     top, left = centre_offset((size, size), (height, width))
     return image[top : top + size, left : left + size]

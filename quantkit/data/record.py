@@ -12,7 +12,7 @@ from typing import IO, Optional
 
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
-from quantkit.errors import DataError
+from quantkit.errors import DataError, SampleError
 from quantkit.files.files import as_text
 from quantkit.files.text import open_ordinary
 
@@ -151,16 +151,19 @@ def sample_of(content: bytes, name: str) -> Sample:
     """The sample in an image record; without a label where that is -1.
 
     Raises:
-        DataError: it is damaged.
+        SampleError: it is damaged.
     """
     size = _IMAGE_HEADER.size
     if len(content) < size:
-        raise DataError(f"{name} is too short for an image record; write the file again")
+        raise SampleError(f"{name} is too short for an image record; write the file again", name)
     count, value, _, _ = _IMAGE_HEADER.unpack_from(content)
     start = size + 4 * count
     if len(content) < start:
-        raise DataError(f"{name} ends inside its {count} labels; write the file again")
+        raise SampleError(f"{name} ends inside its {count} labels; write the file again", name)
     if count == 1:
         (value,) = struct.unpack_from("<f", content, size)
-    label = None if count > 1 or value == NO_LABEL else label_of(value, name)
+    try:
+        label = None if count > 1 or value == NO_LABEL else label_of(value, name)
+    except DataError as error:
+        raise SampleError(str(error), name) from error
     return Sample(decode(BytesIO(content[start:]), name), label, name)

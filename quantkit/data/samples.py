@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from quantkit.errors import DataError
+from quantkit.errors import DataError, SampleError
 from quantkit.kinds import whole_number
 
 Item = TypeVar("Item")
@@ -47,7 +47,8 @@ class Samples:
     other (or the only possible one); else neighbours may be alike, as in a set sorted by class.
     ``positions`` are those to read; None: all. With ``independent``, ``read`` may be called for one position at a
     time, by several threads at once, at no extra cost. ``builtin`` samples come with quantkit. ``address`` is what
-    ``load_data`` opens them by on any machine that has the same files; None if they are in this process alone.
+    ``load_data`` opens them by on any machine that has the same files; None if they are in this process alone. Up to
+    ``skip_bad`` samples that cannot be read or used are left out, if the samples are ``independent``.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Samples:
     independent: bool = False
     builtin: bool = False
     address: str | None = None
+    skip_bad: int = 0
 
     def __len__(self) -> int:
         """The number of samples of an iteration.
@@ -77,10 +79,10 @@ class Samples:
         Raises:
             DataError: there are none or fewer than taken, or one cannot be read.
         """
-        return self._counted(self.read(self._positions()))
+        return self._counted(self.read(self.order()))
 
     def deferred(self) -> Iterator[Callable[[], Sample]]:
-        """The samples in the same order, as functions that read them; several threads may call these at once.
+        """The samples in ``order``, as functions that read them; several threads may call these at once.
 
         If the samples are not ``independent``, each is read before its function is returned.
 
@@ -89,9 +91,10 @@ class Samples:
         """
         if not self.independent:
             return (partial(_itself, sample) for sample in self)
-        return self._counted(partial(_only, self.read, position) for position in self._positions())
+        return self._counted(partial(_only, self.read, position) for position in self.order())
 
-    def _positions(self) -> Iterable[int]:
+    def order(self) -> Iterable[int]:
+        """The positions of the samples of an iteration; without an end if their number is unknown."""
         if self.positions is not None:
             return self.positions
         return count() if self.size is None else range(self.size)
@@ -115,6 +118,30 @@ def _itself(sample: Sample) -> Sample:
 def _only(read: Callable[[Iterable[int]], Iterator[Sample]], position: int) -> Sample:
     (sample,) = read((position,))
     return sample
+
+
+def skipping(samples: Samples, most: int) -> Samples:
+    """``samples`` of which up to ``most`` that cannot be read or used are left out.
+
+    Raises:
+        UserError: ``most`` is no whole number from 0 up.
+    """
+    return replace(samples, skip_bad=whole_number("skip_bad", most, 0, 1))
+
+
+def are_labelled(samples: Samples) -> bool:
+    """Whether samples have labels, by the first that can be read.
+
+    Raises:
+        DataError: more than ``skip_bad`` samples before it cannot be read, or there are none.
+    """
+    for left_out, read in enumerate(samples.deferred()):
+        try:
+            return read().label is not None
+        except SampleError:
+            if left_out >= samples.skip_bad:
+                raise
+    return False
 
 
 def take(samples: Samples, number: int, seed: int = 0) -> Samples:

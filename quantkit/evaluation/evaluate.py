@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any, Literal, Optional, Union
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.batch_stream import BatchStream
+from quantkit.data.left_out import LeftOut, documents, in_order
 from quantkit.data.samples import Samples
 from quantkit.errors import UserError
 from quantkit.evaluation.accuracy import Accuracy
@@ -55,6 +56,7 @@ class Evaluation:
         agreement: the agreement of each other network with the reference, if there is one.
         comparisons: which network is better, and whether by more than chance.
         step_accuracy: perplexity and accuracy of each network, if every step has class scores and a label.
+        left_out: the samples that cannot be read or used and were left out; they are not among ``images``.
     """
 
     images: int
@@ -63,6 +65,7 @@ class Evaluation:
     agreement: Mapping[Role, Agreement]
     comparisons: tuple[Comparison, ...]
     step_accuracy: Mapping[Role, StepAccuracy] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def loss(self) -> Optional[float]:
@@ -88,6 +91,7 @@ class Evaluation:
         agreement = {role: each.document for role, each in self.agreement.items()}
         return {
             "images": self.images,
+            "left_out": documents(self.left_out),
             "class_scores": asdict(self.class_scores),
             "accuracy": top.get("network"),
             "reference_accuracy": top.get("reference"),
@@ -115,7 +119,7 @@ def evaluate_networks(
 
     Args:
         networks: the networks by role; ``network`` is required.
-        samples: the images.
+        samples: the images; those that ``samples.skip_bad`` allows to leave out are missing in the results.
         batch_size: the number of images in a run.
         num_samples: the number of images to use; None for all.
         progress: wraps the stream of batches.
@@ -137,7 +141,8 @@ def evaluate_networks(
     shape = first.output_shapes[0]
     classes = (prod(shape) if per_step is None else shape[-1]) if bounded.yes else None
     stream = BatchStream(samples, first.preparation, first.input_shape, batch_size, num_samples, classes)
-    return _evaluation(executor(run, stream, progress, f"evaluating on {samples.name}"), first.input_shape[0])
+    found = executor(run, stream, progress, f"evaluating on {samples.name}")
+    return replace(_evaluation(found, first.input_shape[0]), left_out=in_order(stream.left_out))
 
 
 def _evaluation(found: JointResult, steps: int) -> Evaluation:

@@ -18,15 +18,16 @@ BATCH_SIZE = 4
 _IMAGE_AXES = 3
 
 
-def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
+def dataset(model: Model, data: CalibrationData, skip_bad: int = 0) -> CalibrationDataset:
     """Sample data, preprocessed for a model.
 
     Args:
         model: the model that reads the samples.
         data: anything that ``load_data`` takes, or a dataset, which is returned as it is.
+        skip_bad: how many samples may be left out that cannot be read or used; 0: as many as a dataset says itself.
 
     Raises:
-        UserError: the dataset is preprocessed for other inputs than the model's.
+        UserError: the dataset is preprocessed for other inputs than the model's, or ``skip_bad`` is no whole number.
         DataError: the data cannot be opened, or are built-in images for a network that reads none.
     """
     if not isinstance(data, CalibrationDataset):
@@ -37,9 +38,9 @@ def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
                 f"{model.name} reads {read}, no images such as {samples.name}; give samples of its own kind, .npz, "
                 ".npy or arrays (--calib-data, calibration_data)"
             )
-        return CalibrationDataset(samples, model.preparation, model.input_shape)
+        data = CalibrationDataset(samples, model.preparation, model.input_shape)
     data.check_form(model.preparation, model.input_shape, model.name)
-    return data
+    return data if skip_bad == 0 else data.skipping(skip_bad)
 
 
 def batch_size_of(chosen: CalibrationDataset) -> int:
