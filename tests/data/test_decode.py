@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -15,7 +16,7 @@ import pytest
 from PIL import Image, ImageFile, PngImagePlugin
 
 from quantkit.data.decode import PIXELS_VARIABLE, decode, decode_classes
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, SampleError, UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
 
@@ -203,3 +204,39 @@ def test_classes_are_read_as_they_are_stored(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "colours.png")
     with pytest.raises(DataError, match="image colours is of mode RGB, not one value of 8 bits a pixel; save its"):
         decode_classes(tmp_path / "colours.png", "colours")
+
+
+@pytest.mark.parametrize("content", [b"no image", png(9, 9, values=b"few"), png(2, 2, depth=16, colour=0), None])
+def test_an_image_that_cannot_be_read_says_nothing_of_others(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(SampleError) as refused:
+        decode(tmp_path / "a.png", "it")
+    assert refused.value.sample == "it" and "it" in str(refused.value)
+
+
+def test_a_folder_that_is_gone_is_no_fault_of_one_image(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read image it: No such file") as refused:
+        decode(tmp_path / "gone" / "a.png", "it")
+    assert not isinstance(refused.value, SampleError)
+
+
+@pytest.mark.parametrize(
+    ("error", "of_one"),
+    [
+        (OSError(errno.EIO, "Input/output error"), True),
+        (OSError(errno.EMFILE, "Too many open files"), False),
+        (OSError(errno.ESTALE, "Stale file handle"), False),
+        (MemoryError(), False),
+    ],
+)
+def test_what_this_process_lacks_is_no_fault_of_one_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, of_one: bool
+) -> None:
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("quantkit.data.decode.open_ordinary", fail)
+    with pytest.raises(DataError, match="cannot read image it") as refused:
+        decode(tmp_path / "a.png", "it")
+    assert isinstance(refused.value, SampleError) == of_one

@@ -14,7 +14,7 @@ from quantkit.data.pack import Packing, pack
 from quantkit.data.preprocess import Preprocess, apply
 from quantkit.data.samples import take
 from quantkit.data.sources import load_data
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, SampleError, UserError
 
 CLASSES = {"ape": 3, "bee": 4}
 NUMBER = sum(CLASSES.values())
@@ -210,8 +210,22 @@ def test_damage_is_told(photos: Path, tmp_path: Path, file: str, content: str, t
 def test_a_missing_shard_is_told(photos: Path, tmp_path: Path) -> None:
     pack(photos, tmp_path / "shards")
     (tmp_path / "shards" / "shard-00000.rec").unlink()
-    with pytest.raises(DataError, match=r"cannot read .*shard-00000\.rec: No such file"):
+    with pytest.raises(DataError, match=r"cannot read .*shard-00000\.rec: No such file") as refused:
         list(load_data(tmp_path / "shards"))
+    assert not isinstance(refused.value, SampleError)
+
+
+def test_a_damaged_record_is_a_fault_of_one_sample(photos: Path, tmp_path: Path) -> None:
+    pack(photos, tmp_path / "shards")
+    index = tmp_path / "shards" / "shard-00000.idx"
+    lines = index.read_text().splitlines()
+    index.write_text("\n".join([lines[0], "1\t4", *lines[2:]]) + "\n")
+    samples = load_data(tmp_path / "shards")
+    (wrong,) = (sample for number, sample in enumerate(load_data(photos)) if number == 1)
+    with pytest.raises(SampleError, match="no record begins at byte 4") as refused:
+        list(samples)
+    assert refused.value.sample == wrong.name
+    assert len(list(samples.read((0, 2, 3, 4, 5, 6)))) == 6
 
 
 def test_the_list_is_plain(photos: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from quantkit.data.record import record_file
-from quantkit.errors import DataError
+from quantkit.errors import DataError, SampleError
 
 Array = np.ndarray[Any, Any]
 
@@ -140,8 +140,9 @@ def test_refuses_damage(tmp_path: Path, content: bytes, message: str) -> None:
 )
 def test_refuses_what_is_no_image_record(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "data.rec").write_bytes(record(content))
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(SampleError, match=message) as refused:
         list(record_file(tmp_path / "data.rec"))
+    assert refused.value.sample == "record 0 of data.rec"
 
 
 def test_many_empty_records_take_little_memory(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+from quantkit.data.left_out import LeftOut
 from quantkit.evaluation.accuracy import Accuracy
 from quantkit.evaluation.agreement import Agreement, OutputAgreement
 from quantkit.evaluation.evaluate import Comparison, Evaluation
@@ -25,12 +26,14 @@ def test_the_document_has_what_was_measured_by_role() -> None:
         {"network": Accuracy(10, 0.5, 0.8), "against": Accuracy(10, 0.25, 0.75)},
         {"against": agreement},
         (Comparison("accuracy", "against", PAIRED),),
+        left_out=(LeftOut(3, "d.png", "no image"),),
     )
     document = json.loads(json.dumps(evaluation.document, allow_nan=False))
     output = {"name": "scores", "cosine": 0.99, "sqnr": None, "deviation": 0.0, "largest": 1.0}
     compared = {"images": 10, "first_only": 3, "other_only": 1, "difference": 0.2, "low": -0.1, "high": 0.4}
     assert document == {
         "images": 10,
+        "left_out": [{"position": 3, "name": "d.png", "reason": "no image"}],
         "class_scores": {"yes": True, "why": "it ends in softmax", "settled": False},
         "accuracy": {"top1": 0.5, "top5": 0.8},
         "reference_accuracy": None,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from quantkit.bundle.network import network_of
+from quantkit.data.aggregation import in_this_process
 from quantkit.data.batches import Batch
+from quantkit.data.samples import skipping
 from quantkit.data.sources import load_data
 from quantkit.errors import DataError
 from quantkit.evaluation.evaluate import Evaluation, evaluate_networks
@@ -20,9 +23,11 @@ from quantkit.evaluation.network import Network
 from quantkit.evaluation.perplexity import Scale
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.load import load_model
+from tests.bad_images import digits_folder
 from tests.sharding import InParts
 
 SAMPLES = 40
+EXECUTORS = (in_this_process, InParts(2), InParts(4), InParts(24))
 
 
 def evaluations(networks: Mapping[Any, Network], data: str, **options: Any) -> list[Evaluation]:
@@ -51,6 +56,21 @@ def test_outputs_of_parts_are_those_of_all(forms: Mapping[Any, Network]) -> None
     whole, *others = evaluations(forms, "digits:test", said=False)
     assert not whole.accuracy and whole.agreement["network"].top1 is None
     assert [each.document for each in others] == [whole.document] * 2
+
+
+def test_what_is_left_out_changes_nothing_else(forms: Mapping[Any, Network], tmp_path: Path) -> None:
+    bad = {0, 9, 17, 18, 19}
+    damaged = skipping(load_data(str(digits_folder(tmp_path / "digits", SAMPLES, bad))), len(bad))
+    sound = load_data(str(digits_folder(tmp_path / "sound", SAMPLES, left_out=bad)))
+    expected = evaluate_networks(forms, sound, 1)
+    found = evaluate_networks(forms, damaged, 1)
+    assert found.images == SAMPLES - len(bad) and expected.accuracy["network"].top1 > 0.9
+    assert [each.name for each in found.left_out] == ["000.png", "009.png", "017.png", "018.png", "019.png"]
+    assert replace(found, left_out=()) == expected
+    # Of batches of two, one is left out as a whole, and so is all that a part has.
+    whole, *others = (evaluate_networks(forms, damaged, 2, executor=how) for how in EXECUTORS)
+    assert [each.document for each in others] == [whole.document] * len(others)
+    assert whole.accuracy == expected.accuracy and whole.left_out == found.left_out
 
 
 @pytest.mark.usefixtures("engine")
