@@ -22,7 +22,7 @@ from quantkit.data.sources import load_data
 from quantkit.errors import DataError, SampleError, UserError
 from quantkit.progress import silent
 from tests.bad_images import digits_folder
-from tests.sharding import in_parts
+from tests.sharding import InParts
 
 SHAPE = (1, 2, 2)
 NUMBER = 12
@@ -156,7 +156,7 @@ def stream(bad: Collection[int], skip_bad: int) -> BatchStream:
 def test_parts_give_what_the_whole_gives(bad: set[int], size: int) -> None:
     whole, parts = stream(bad, 6), stream(bad, 6)
     expected = in_this_process(Listing(), whole, silent, "")
-    assert in_parts(size)(Listing(), parts, silent, "") == expected
+    assert InParts(size)(Listing(), parts, silent, "") == expected
     assert sorted(set(expected) - {-1}) == sorted(set(range(NUMBER)) - bad)
     assert whole.left_out == parts.left_out and set(parts.left_out) == bad
 
@@ -164,11 +164,11 @@ def test_parts_give_what_the_whole_gives(bad: set[int], size: int) -> None:
 @pytest.mark.parametrize("size", [2, 4, 12])
 def test_the_bound_is_that_of_all_parts_together(size: int) -> None:
     with pytest.raises(DataError, match="sample 8 is damaged; 2 samples before it were left out"):
-        in_parts(size)(Listing(), stream({1, 4, 8}, 2), silent, "")
+        InParts(size)(Listing(), stream({1, 4, 8}, 2), silent, "")
     with pytest.raises(
         DataError, match=r"none of the samples of numbers that were read can be used; the first: sample 0"
     ):
-        in_parts(size)(Listing(), stream(range(NUMBER), NUMBER), silent, "")
+        InParts(size)(Listing(), stream(range(NUMBER), NUMBER), silent, "")
 
 
 def test_partial_results_of_a_more_tolerant_run_are_not_taken_for_whole_ones() -> None:
