@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quantkit.data.boxes import BoxCorners
     from quantkit.data.dataset import CalibrationDataset
     from quantkit.data.joined_inputs import JoinedInput, JoinedInputs
+    from quantkit.data.left_out import LeftOut
     from quantkit.data.preprocess import Preprocess
     from quantkit.data.samples import Sample, Samples
     from quantkit.data.sources import DataSource, load_data
@@ -87,18 +88,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Accuracy", "AdjustedNetwork", "Agreement", "Analysis", "Audit", "Batch", "BoxCorners", "CalibrationData",
     "CalibrationDataset", "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant",
-    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel", "FusionCheck",
-    "Goal", "Graph", "HandedState", "Images", "JoinedInput", "JoinedInputs", "JudgedNetwork", "Kept", "Keypoints",
-    "Latency", "LayerError", "LstmForm", "MedianInterval", "MixedPrecision", "Model", "NetworkSpec", "Node",
-    "OutputAgreement", "Overflow", "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement", "PerplexityChange",
-    "Predictor", "Preprocess", "PreprocessChange", "PresetName", "Profiling", "Progress", "QuantizationConfig",
-    "QuantizationPlan", "QuantizedGraph", "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run",
-    "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "Source", "SpeedProof", "States",
-    "StatesKind", "StepAccuracy", "StepNoise", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor",
-    "TensorDtype", "TensorQuantization", "TensorUse", "Verdict", "Verification", "Vocabulary", "__version__", "analyze",
-    "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx", "fuse", "load", "load_data",
-    "load_model", "lower", "make_report", "measure_agreement", "measure_latency", "plan", "profiled", "quantize",
-    "read_results", "read_table", "run_benchmark", "search_mixed_precision", "verify", "write_report", "write_table",
+    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel",
+    "FusionCheck", "Goal", "Graph", "HandedState", "Images", "JoinedInput", "JoinedInputs", "JudgedNetwork", "Kept",
+    "Keypoints", "Latency", "LayerError", "LeftOut", "LstmForm", "MedianInterval", "MixedPrecision", "Model",
+    "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement",
+    "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange", "PresetName", "Profiling", "Progress",
+    "QuantizationConfig", "QuantizationPlan", "QuantizedGraph", "QuantizedModel", "Range", "ReduceRange", "Report",
+    "Results", "Role", "Run", "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings",
+    "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise", "Subject", "Suite", "TaskEvaluation",
+    "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization", "TensorUse", "Verdict", "Verification",
+    "Vocabulary", "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task",
+    "export_onnx", "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement",
+    "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table", "run_benchmark",
+    "search_mixed_precision", "verify", "write_report", "write_table",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -118,6 +120,7 @@ _NAMES = {
     "quantkit.data.boxes": ("BoxCorners",),
     "quantkit.data.dataset": ("CalibrationDataset",),
     "quantkit.data.joined_inputs": ("JoinedInput", "JoinedInputs"),
+    "quantkit.data.left_out": ("LeftOut",),
     "quantkit.data.preprocess": ("Preprocess",),
     "quantkit.data.samples": ("Sample", "Samples"),
     "quantkit.data.sources": ("DataSource", "load_data"),

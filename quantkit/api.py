@@ -25,7 +25,7 @@ from quantkit.files.bundles import is_bundle
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.kinds import of_kind
 from quantkit.lowering.onnx_lstm import LstmForm
-from quantkit.models.dataset import CalibrationData
+from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.load import NetworkSpec, load_model
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
@@ -88,7 +88,7 @@ def quantize(
         network = run_stages(
             loaded, calibration_data, config, evaluation_data, table, progress, executor=executor, skip_bad=skip_bad
         ).network
-    warn_of([each.name for each in network.left_out])
+    warn_of(network.left_out)
     return network
 
 
@@ -114,17 +114,19 @@ def calibrate(
         progress: wraps the stream of batches.
         cluster: a Dask cluster to run the network on, by its client; None: this process runs it. The
             table is that of an engine with one thread.
-        skip_bad: how many samples that cannot be read or used may be left out. The table names them, and so does a
-            ``LeftOutWarning``.
+        skip_bad: how many samples that cannot be read or used may be left out. The table says how many were, a
+            ``LeftOutWarning`` which.
 
     Raises:
         UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.
         DataError: too few samples, or some that cannot be used.
         ClusterError: the cluster's workers differ in their versions, or are lost.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    data = dataset(source.model, calibration_data, skip_bad)
     with on_cluster(cluster) as executor:
-        table = calibrated(source, calibration_data, num_samples, method, progress, executor, skip_bad)
-    warn_of(table.left_out)
+        table = calibrated(source, data, num_samples, method, progress, executor)
+    warn_of(data.left_out)
     return table
 
 
@@ -168,7 +170,7 @@ def evaluate(
     samples = _samples(networks["network"], evaluation_data, skip_bad)
     with on_cluster(cluster) as executor:
         found = evaluate_networks(networks, samples, batch_size, num_samples, progress, class_scores, executor)
-    warn_of([each.name for each in found.left_out])
+    warn_of(found.left_out)
     return found
 
 

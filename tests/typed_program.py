@@ -94,8 +94,9 @@ def with_a_bundle(bundle: Path) -> None:
     verification = quantkit.verify(bundle)
     assert_type(verification, quantkit.Verification)
     assert_type([check for check in verification.checks if not check.ok], list[quantkit.Check])
-    evaluation = quantkit.evaluate(bundle, "photos:test", "resnet50", num_samples=500)
+    evaluation = quantkit.evaluate(bundle, "photos:test", "resnet50", num_samples=500, skip_bad=3)
     assert_type(evaluation, quantkit.Evaluation)
+    assert_type(evaluation.left_out, tuple[quantkit.LeftOut, ...])
     role: quantkit.Role = "network"
     assert_type(evaluation.accuracy[role], quantkit.Accuracy)
     assert_type(evaluation.agreement["network"].outputs, tuple[quantkit.OutputAgreement, ...])
@@ -167,6 +168,7 @@ def own_types(suite: quantkit.Suite, data: quantkit.CalibrationData, spec: quant
     preprocess = quantkit.Preprocess(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
     dataset = quantkit.CalibrationDataset(source, preprocess, (3, 32, 32))
     assert_type(list(dataset.batches(8)), list[quantkit.Batch])
+    assert_type(dataset.skipping(2).left_out, tuple[quantkit.LeftOut, ...])
     quantkit.quantize(quantkit.load_model(spec, preprocess=preprocess), dataset.subset(2))
     quantkit.quantize(quantkit.load_model(spec), data)
     assert_type(quantkit.evaluate(quantkit.load_model(spec, preprocess=preprocess), dataset), quantkit.Evaluation)

@@ -28,8 +28,8 @@ class CalibrationTable:
 
     ``method`` is the calibration method as given, ``samples`` the number of samples, and ``data_name``
     where they came from. ``graph_sha256`` is the hash of the calibrated network (structure and weights)
-    and ``data_sha256`` that of the samples as the network read them, both in hexadecimal. ``left_out`` names
-    the samples that could not be read or used and are not among ``samples``.
+    and ``data_sha256`` that of the samples as the network read them, both in hexadecimal. ``left_out`` is the
+    number of samples that could not be read or used and are not among ``samples``.
     """
 
     method: str
@@ -38,7 +38,7 @@ class CalibrationTable:
     ranges: Mapping[str, Range]
     graph_sha256: str
     data_sha256: str
-    left_out: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -59,7 +59,7 @@ class _File(BaseModel):
     data_sha256: _Sha256
     graph_sha256: _Sha256
     ranges: Annotated[dict[str, Annotated[list[_Bound], Field(min_length=2, max_length=2)]], FirstFaultOnly()]
-    left_out: Annotated[list[str], FirstFaultOnly()] = []
+    left_out: Annotated[int, Field(ge=0)] = 0
 
 
 def write_table(table: CalibrationTable, path: Union[str, Path]) -> None:
@@ -73,7 +73,6 @@ def write_table(table: CalibrationTable, path: Union[str, Path]) -> None:
     path = Path(path)
     fields = {name: getattr(table, name) for name in CalibrationTable.__dataclass_fields__}
     fields["ranges"] = {name: [float(bounds.low), float(bounds.high)] for name, bounds in table.ranges.items()}
-    fields["left_out"] = list(table.left_out)
     file = _checked(fields, path)
     nothing = set() if file.left_out else {"left_out"}
     text = json.dumps(file.model_dump(exclude=nothing), sort_keys=True, indent=1, ensure_ascii=False)
@@ -107,7 +106,7 @@ def read_table(path: Union[str, Path]) -> CalibrationTable:
     except UserError as error:
         raise _invalid(path, f"holds an impossible range: {error}") from error
     return CalibrationTable(
-        file.method, file.samples, file.data_name, ranges, file.graph_sha256, file.data_sha256, tuple(file.left_out)
+        file.method, file.samples, file.data_name, ranges, file.graph_sha256, file.data_sha256, file.left_out
     )
 
 

@@ -72,7 +72,7 @@ class Terminal:
         if left_out:
             from quantkit.data.left_out import told
 
-            self.warn(told([each.name for each in left_out]))
+            self.warn(told(left_out))
 
     def alarm(self, title: str, message: str) -> None:
         """Print a warning in a frame."""

@@ -33,7 +33,11 @@ class LeftOut:
 
 
 class LeftOutWarning(UserWarning):
-    """Samples that cannot be read or used were left out, as was asked for."""
+    """Samples that cannot be read or used were left out, as was asked for; ``left_out`` are all of them."""
+
+    def __init__(self, left_out: Sequence[LeftOut]) -> None:
+        super().__init__(told(left_out))
+        self.left_out = tuple(left_out)
 
 
 class Tally:
@@ -82,11 +86,12 @@ def from_numbers(numbers: np.ndarray) -> Iterator[LeftOut]:
     return (LeftOut(*each) for each in json.loads(numbers.tobytes()))
 
 
-def told(names: Sequence[str]) -> str:
-    """What was left out in words: at least one sample, by its name."""
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    number = f"{counted(len(names), 'sample')} that cannot be read or used {'was' if len(names) == 1 else 'were'}"
-    return f"{number} left out: {', '.join(names[:_FEW])}{more}"
+def told(left_out: Sequence[LeftOut]) -> str:
+    """What was left out in words: at least one sample."""
+    number, few = len(left_out), ", ".join(each.name for each in left_out[:_FEW])
+    more = f" and {number - _FEW} more" if number > _FEW else ""
+    were = "was" if number == 1 else "were"
+    return f"{counted(number, 'sample')} that cannot be read or used {were} left out: {few}{more}"
 
 
 def documents(left_out: Iterable[LeftOut]) -> list[dict[str, Any]]:
@@ -94,7 +99,7 @@ def documents(left_out: Iterable[LeftOut]) -> list[dict[str, Any]]:
     return [asdict(each) for each in left_out]
 
 
-def warn_of(names: Sequence[str]) -> None:
+def warn_of(left_out: Sequence[LeftOut]) -> None:
     """Warn the caller of a public function of the samples that it has left out, if there are any."""
-    if names:
-        warnings.warn(told(names), LeftOutWarning, stacklevel=3)
+    if left_out:
+        warnings.warn(LeftOutWarning(left_out), stacklevel=3)

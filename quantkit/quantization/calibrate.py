@@ -30,7 +30,6 @@ def calibrate(
     method: str = DEFAULT_METHOD,
     progress: Progress = silent,
     executor: Executor = in_this_process,
-    skip_bad: int = 0,
 ) -> CalibrationTable:
     """Measure the ranges of the fused network's tensors.
 
@@ -43,7 +42,6 @@ def calibrate(
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
         executor: where to run the network: in this process, or elsewhere.
-        skip_bad: how many samples may be left out that cannot be read or used; the table names them.
 
     Raises:
         UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.
@@ -52,15 +50,20 @@ def calibrate(
     of_kind("source", source, FusedModel, "which fuse() returns")
     observer(method)
     wanted = DEFAULT_SAMPLES if num_samples is None else num_samples
-    chosen = dataset(source.model, calibration_data, skip_bad).subset(wanted, at_most=num_samples is None)
+    chosen = dataset(source.model, calibration_data).subset(wanted, at_most=num_samples is None)
     if source.model.source.weights != "random":
         warn_if_unlike(chosen.name, source.model.input_shape)
     targets = calibration_targets(source.fused.graph)
     collection = RangeCollection(source.graph, targets, batch_size_of(chosen), method, chosen.name)
     found = executor(collection, chosen.stream(BATCH_SIZE), progress, f"calibrating ({method})")
-    left_out = tuple(each.name for each in chosen.left_out)
     return CalibrationTable(
-        method, found.samples, chosen.name, found.ranges, source.sha256, found.data_sha256, left_out
+        method,
+        found.samples,
+        chosen.name,
+        found.ranges,
+        source.sha256,
+        found.data_sha256,
+        len(chosen.left_out),
     )
 
 

@@ -39,12 +39,12 @@ def test_comes_back_as_it_was(tmp_path: Path) -> None:
     assert read_table(tmp_path / "t.json") == TABLE
 
 
-def test_what_was_left_out_is_named_only_where_something_was(tmp_path: Path) -> None:
+def test_what_was_left_out_is_told_only_where_something_was(tmp_path: Path) -> None:
     write_table(TABLE, tmp_path / "t.json")
     assert "left_out" not in (tmp_path / "t.json").read_text()
-    with_names = replace(TABLE, left_out=("b.png", "a/é.png"))
-    write_table(with_names, tmp_path / "t.json")
-    assert read_table(tmp_path / "t.json") == with_names
+    fewer = replace(TABLE, left_out=2)
+    write_table(fewer, tmp_path / "t.json")
+    assert read_table(tmp_path / "t.json") == fewer
 
 
 @given(st.floats(-3e38, 3e38), st.floats(-3e38, 3e38))
@@ -81,8 +81,8 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
         ({"ranges": {"a": [0.0, 3.5e38]}}, "less than or equal to 3402"),
         ({"ranges": {"a": [-3.5e38, 0.0]}}, "greater than or equal to -3402"),
         ({"ranges": {"a": [1.0, 0.0]}}, "impossible range"),
-        ({"left_out": "a.png"}, "left_out"),
-        ({"left_out": [1]}, r"left_out\.0"),
+        ({"left_out": -1}, "left_out"),
+        ({"left_out": "2"}, "left_out"),
         ({"surprise": 1}, "surprise"),
     ],
 )

@@ -43,7 +43,7 @@ def test_calibrate(run: Run, photos: Path, skip_bad: int) -> None:
     first = json.loads(result.stdout)["left_out"][0]
     assert first["position"] == 1 and first["reason"].startswith("cannot read image 001.png: it is none of BMP")
     table = read_table("t.json")
-    assert table.samples == 17 and list(table.left_out) == names(result)
+    assert table.samples == 17 and table.left_out == 5
     shown = calibrated(run, photos, "u.json", "--skip-bad", skip_bad)
     assert "17 images of photos" in shown.stdout and shown.stderr.endswith(TOLD)
 

@@ -27,6 +27,7 @@ from quantkit.cluster.node import Node, this_node
 from quantkit.cluster.worker import Session, run_shard
 from quantkit.data.aggregation import in_this_process
 from quantkit.data.batch_stream import BatchStream
+from quantkit.data.left_out import LeftOutWarning
 from quantkit.data.samples import skipping
 from quantkit.data.sources import load_data
 from quantkit.errors import ClusterError, DataError
@@ -35,6 +36,7 @@ from quantkit.files.cache import KINDS
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.children import descendants
 from quantkit.mixed_precision.images import judged
+from quantkit.models.dataset import dataset
 from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.quantization.calibrate import calibrate
@@ -101,35 +103,39 @@ BAD = (0, 4, 5, 6, 7, 18, 23)
 
 def test_what_is_left_out_is_that_of_one_process(client: Client, digits_fused: FusedModel, tmp_path: Path) -> None:
     folder = str(digits_folder(tmp_path / "digits", 24, BAD))
-    table = calibrate(digits_fused, folder, 24, skip_bad=7)
+    images = dataset(digits_fused.model, folder, skip_bad=7)
+    table = calibrate(digits_fused, images, 24)
     networks: Any = {"network": network_of(digits_fused.model)}
     data = skipping(load_data(folder), 7)
     evaluated = evaluate_networks(networks, data, 4)
     assert table.samples == evaluated.images == 24 - len(BAD)
     for size in (4, 12):
         with ClusterExecutor(client, size) as executor:
-            assert calibrate(digits_fused, folder, 24, executor=executor, skip_bad=7) == table
+            assert calibrate(digits_fused, images, 24, executor=executor) == table
             assert evaluate_networks(networks, data, 4, executor=executor).document == evaluated.document
 
 
 def test_samples_that_are_left_out_here_are_not_sent(client: Client, digits_fused: FusedModel, tmp_path: Path) -> None:
     folder = str(digits_folder(tmp_path / "digits", 24, BAD))
-    table = calibrate(digits_fused, folder, 24, skip_bad=7)
+    table = calibrate(digits_fused, dataset(digits_fused.model, folder, skip_bad=7), 24)
     # Without an address, they are opened here alone.
     samples = replace(load_data(folder), address=None)
-    assert quantkit.calibrate(digits_fused, samples, 24, cluster=client, skip_bad=7) == table
+    with pytest.warns(LeftOutWarning, match=r"7 samples .* left out: 000\.png, .* and 2 more") as told:
+        assert quantkit.calibrate(digits_fused, samples, 24, cluster=client, skip_bad=7) == table
+    (warning,) = (each.message for each in told if isinstance(each.message, LeftOutWarning))
+    assert tuple(each.position for each in warning.left_out) == BAD
 
 
 @pytest.mark.parametrize("size", [4, 24])
 def test_no_more_are_left_out_than_by_one_process(
     client: Client, digits_fused: FusedModel, tmp_path: Path, size: int
 ) -> None:
-    folder = str(digits_folder(tmp_path / "digits", 24, BAD))
+    images = dataset(digits_fused.model, str(digits_folder(tmp_path / "digits", 24, BAD)), skip_bad=6)
     told = r"023\.png: .*; 6 samples before it were left out, and no more may be"
     with pytest.raises(DataError, match=told):
-        calibrate(digits_fused, folder, 24, skip_bad=6)
+        calibrate(digits_fused, images, 24)
     with ClusterExecutor(client, size) as executor, pytest.raises(DataError, match=told):
-        calibrate(digits_fused, folder, 24, executor=executor, skip_bad=6)
+        calibrate(digits_fused, images, 24, executor=executor)
 
 
 def test_samples_in_memory_are_sent(client: Client, digits_fused: FusedModel) -> None:

@@ -241,15 +241,15 @@ def test_names_of_any_bytes_can_be_stored_and_shown() -> None:
     noted: dict[int, LeftOut] = {}
     assert not list(batches(Samples("x", read, 1, independent=True, skip_bad=1), None, SHAPE, 1, left_out=noted))
     (one,) = from_numbers(to_numbers(in_order(noted)))
-    assert one == noted[0] and "\N{REPLACEMENT CHARACTER}.png" in told([one.name])
+    assert one == noted[0] and "\N{REPLACEMENT CHARACTER}.png" in told([one])
     assert json.dumps(documents([one]), ensure_ascii=False).encode()
 
 
 def test_a_few_are_told_by_name() -> None:
-    names = [f"{number}.png" for number in range(7)]
-    assert told(names[:1]) == "1 sample that cannot be read or used was left out: 0.png"
+    left_out = [LeftOut(number, f"{number}.png", "no image") for number in range(7)]
+    assert told(left_out[:1]) == "1 sample that cannot be read or used was left out: 0.png"
     many = "7 samples that cannot be read or used were left out: 0.png, 1.png, 2.png, 3.png, 4.png and 2 more"
-    assert told(names) == many
+    assert told(left_out) == many
 
 
 def test_what_is_left_out_is_stored_as_numbers() -> None:
