@@ -87,8 +87,9 @@ class ClusterExecutor:
     def close(self) -> None:
         """Stop the engines of all workers."""
         # A cluster that is gone has none.
-        with suppress(Exception):
-            self._client.run(end_session, self._session.name)
+        if self._client.status == "running":
+            with suppress(Exception):
+                self._client.run(end_session, self._session.name)
 
     def __call__(self, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str) -> Result:
         """See ``Executor``.

@@ -189,13 +189,15 @@ def answered(client: Client, call: Callable[[], Answer]) -> Answer:
     Raises:
         ClusterError: the scheduler does not answer.
     """
-    for _ in range(_RETRIES):
-        with suppress(ClusterError), answering(client):
-            return call()
-        if client.status != "running":
-            break
-    with answering(client):
-        return call()
+    repeated = 0
+    while True:
+        try:
+            with answering(client):
+                return call()
+        except ClusterError:
+            if repeated == _RETRIES or client.status != "running":
+                raise
+            repeated += 1
 
 
 def _result(future: Future, may_be_lost: bool) -> Optional[tuple[bytes, Work]]:

@@ -13,13 +13,14 @@ from tests.processes import environment
 
 
 @contextmanager
-def scheduler_and_worker(folder: Path, *options: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A scheduler and a worker with these options; their file is ``cluster.json`` in the folder."""
+def scheduler_and_worker(folder: Path, *options: str, port: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A scheduler, at a free port or this one, and a worker; their file is ``cluster.json`` in the folder."""
     path = folder / "cluster.json"
+    path.unlink(missing_ok=True)
     common = ["--scheduler-file", str(path), "--host", "127.0.0.1", "--no-dashboard", *options]
     started: list[subprocess.Popen[bytes]] = []
     try:
-        for program in (["scheduler", "--port", "0"], ["worker", "--nthreads", "1"]):
+        for program in (["scheduler", "--port", str(port)], ["worker", "--nthreads", "1"]):
             command = [sys.executable, "-m", "dask", *program, *common]
             started.append(subprocess.Popen(command, env=environment(), cwd=folder, stderr=subprocess.DEVNULL))
             while not path.exists():

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -268,16 +270,7 @@ def test_a_shard_that_hangs_is_computed_elsewhere(client: Client, numbers: Path,
     assert (tmp_path / "trap").exists()
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A scheduler and a worker; their file is ``cluster.json``."""
-    with scheduler_and_worker(tmp_path) as started:
-        yield started
-
-
-def test_a_scheduler_that_dies_is_told(
-    nodes: list[subprocess.Popen[bytes]], numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_that_dies_is_told(numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dask
 
     monkeypatch.setattr(connect, "_PATIENCE", 3)
@@ -288,13 +281,46 @@ def test_a_scheduler_that_dies_is_told(
             yield result
             nodes[0].kill()
 
-    with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), connected(str(tmp_path / "cluster.json")) as it:
-        it.wait_for_workers(1)
-        told = r"the scheduler no longer answers \(.*\); start it again, and run the same command"
-        with ClusterExecutor(it, 2) as executor, pytest.raises(ClusterError, match=told):
-            executor(Counting(), stream, killing, "counting")
+    with scheduler_and_worker(tmp_path) as nodes:
+        address = json.loads((tmp_path / "cluster.json").read_text())["address"]
+        with connected(address) as it, dask.config.set({"distributed.comm.timeouts.connect": "3s"}):
+            it.wait_for_workers(1)
+            told = r"the scheduler no longer answers \(.*\); start it again, and run the same command"
+            with ClusterExecutor(it, 2) as executor, pytest.raises(ClusterError, match=told):
+                executor(Counting(), stream, killing, "counting")
     (entry,) = KINDS["shards"].entries()
     assert entry.size
+    with scheduler_and_worker(tmp_path, port=urlsplit(address).port or 0), connected(address) as it:
+        it.wait_for_workers(1)
+        with ClusterExecutor(it) as executor:
+            assert executor(Counting(0), stream, silent, "counting") == sum(range(24))
+            assert 0 < len(executor.work) < 12
+
+
+def test_work_goes_on_where_the_scheduler_is_started_again(
+    numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "_PATIENCE", 60)
+    stream = BatchStream(load_data(str(numbers)), None, (1,), 2)
+
+    def killing(results: Iterable[Any], total: int, title: str) -> Iterator[Any]:
+        yield next(iter(results))
+        nodes[0].kill()
+        # Dask's workers end with their scheduler.
+        for node in nodes:
+            node.wait(60)
+        stack.enter_context(scheduler_and_worker(tmp_path, port=urlsplit(address).port or 0))
+        client.wait_for_workers(1, timeout=60)
+        yield from results
+
+    with ExitStack() as stack:
+        nodes = stack.enter_context(scheduler_and_worker(tmp_path))
+        address = json.loads((tmp_path / "cluster.json").read_text())["address"]
+        with connected(address) as client:
+            client.wait_for_workers(1)
+            with ClusterExecutor(client, 2) as executor:
+                assert executor(Counting(), stream, killing, "counting") == sum(range(24))
+    assert len({each.worker for each in executor.work}) == 2
 
 
 def test_what_is_known_is_not_computed_again(client: Client, numbers: Path) -> None:
