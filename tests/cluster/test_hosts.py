@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -136,3 +137,24 @@ def test_all_hosts_silent_is_told(hosts: list[Host], numbers: Path, monkeypatch:
             executor(Counting(0.1), samples(str(numbers)), cutting, "counting")
     (entry,) = KINDS["shards"].entries()
     assert entry.size
+
+
+def test_a_worker_without_space_on_disk_computes(tmp_path: Path, numbers: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    with network(("scheduler", *WORKERS), tmp_path) as hosts:
+        scheduler, left, right = hosts
+        right.run("mount", "-t", "tmpfs", "-o", "size=64k", "full", str(full))
+        right.run("sh", "-c", f"! cat /dev/zero >{shlex.quote(str(full / 'zeros'))}")
+        for variable in ("TMPDIR", "DASK_TEMPORARY_DIRECTORY"):
+            right.run("export", f"{variable}={full}")
+        dask(scheduler, "scheduler", "--port", "8786")
+        for host in (left, right):
+            dask(host, "worker", address(hosts), "--nthreads", "1")
+        with client_of(hosts) as client:
+            folders = client.run(lambda dask_worker: dask_worker.local_directory).values()
+            assert any(Path(folder).is_relative_to(full) for folder in folders)
+            for data in (str(numbers), np.load(numbers)["x"]):
+                with ClusterExecutor(client, 2) as executor:
+                    assert executor(Counting(0.1), samples(data), silent, "counting") == SUM
+                assert {each.host for each in executor.work} == set(WORKERS)
