@@ -53,6 +53,10 @@ class WeightsUnavailable(QuantkitError):
     """Trained weights were asked for and no source of them could be reached."""
 
 
+class SamplesUnavailable(QuantkitError):
+    """Sample data lie in an object store that cannot be reached, or fails."""
+
+
 class FusionError(QuantkitError):
     """A fused network does not compute what the unfused one does."""
 

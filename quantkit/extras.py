@@ -19,6 +19,8 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "onnxruntime": {"onnxruntime": "onnxruntime"},
     "openvino": {"openvino": "openvino"},
     "cluster": {"distributed": "distributed", "cryptography": "cryptography"},
+    "object-store": {"fsspec": "fsspec"},
+    "s3": {"s3fs": "s3fs", "fsspec": "fsspec"},
 }
 """The packages of each extra by name, and what they are imported as."""
 

@@ -124,6 +124,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     **{engine.package: _package(engine.package) for engine in ONNX_ENGINES.values()},
     "loadgen": _package("mlperf_loadgen"),
     "cluster": _package("distributed"),
+    "object-store": _package("moto"),
     "pycocotools": _package("pycocotools"),
     "real-data": lambda: None if REAL_DATA.is_dir() else f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA",
     "half-pixels": _half_pixels,

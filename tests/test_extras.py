@@ -37,7 +37,7 @@ def test_an_engine_brings_the_samples_and_what_quantizing_needs(engine: str) -> 
 
 def test_all_is_all_but_mxnet() -> None:
     (every,) = DECLARED["all"]
-    assert set(re.findall(r"\w+", every)) - {"quantkit"} == EXTRAS.keys() - {"onednn", "mkl"}
+    assert set(re.findall(r"[\w-]+", every)) - {"quantkit"} == EXTRAS.keys() - {"onednn", "mkl"}
 
 
 def test_no_package_of_an_extra_is_needed_by_all() -> None:

@@ -7,13 +7,15 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
 from quantkit.cluster.job import Job
 from quantkit.data.batch_stream import BatchStream
+from quantkit.data.object_store import is_address, stored_folder
+from quantkit.data.record import SHARD_LIST
 from quantkit.errors import QuantkitError
 from quantkit.files.cache import KINDS, remove_unused, use
 from quantkit.files.files import home, writing
@@ -34,8 +36,8 @@ class PartialResults:
     """The partial results of one job on one set of samples, by the shards' places among the samples.
 
     They lie in a folder under ``QUANTKIT_HOME``, named by a hash of all that determines them: the computation, the
-    samples' files with their sizes and times, and what all workers have in common. Each file begins with the hash of
-    the rest. Nothing is kept of samples whose files are not known.
+    samples' files with their sizes and times (of objects in a store, their versions), and what all workers have in
+    common. Each file begins with the hash of the rest. Nothing is kept of samples whose files are not known.
     """
 
     def __init__(self, job: Job, stream: BatchStream, common: Mapping[str, object]) -> None:
@@ -115,11 +117,13 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _stamps(address: str) -> Optional[list[Stamp]]:
+def _stamps(address: str) -> Optional[Sequence[tuple[object, ...]]]:
     """The files that samples come from, with what changes when they do; none for samples that ship with quantkit.
 
-    None if they name files elsewhere, or change at the moment.
+    None if they name files elsewhere, or change at the moment, or their store does not tell when they do.
     """
+    if is_address(address):
+        return stored_folder(address, SHARD_LIST).stamps
     path = next((part for part in (address, address.rpartition(":")[0]) if part and os.path.exists(part)), None)
     if path is None:
         return []

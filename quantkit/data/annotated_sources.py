@@ -13,6 +13,7 @@ from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.boxes import Boxes
 from quantkit.data.coco import coco_boxes
 from quantkit.data.coco_people import coco_people
+from quantkit.data.object_store import is_address
 from quantkit.data.people import Person
 from quantkit.data.resizing import Size
 from quantkit.data.samples import Samples
@@ -26,7 +27,7 @@ _SCENES = "scenes:"
 
 def is_coco(spec: str) -> bool:
     """Whether a name is that of a COCO file."""
-    return spec.lower().endswith(".json") and os.path.isfile(spec)
+    return not is_address(spec) and spec.lower().endswith(".json") and os.path.isfile(spec)
 
 
 def load_boxes(spec: str, classes: Sequence[str] = ()) -> Union[AnnotatedImages[Boxes], Samples]:
@@ -77,6 +78,8 @@ def load_people(spec: str, input_size: Size, joints: int) -> Union[AnnotatedImag
 
 def _voc(spec: str) -> Optional[tuple[Path, Optional[str]]]:
     """The folder and the split that a name means; None if it is no VOC folder."""
+    if is_address(spec):
+        return None
     if os.path.isdir(spec) and is_voc(Path(spec)):
         return Path(spec), None
     folder, colon, split = spec.rpartition(":")

@@ -6,21 +6,22 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from quantkit.data.object_store import StoredFolder, stored_folder
 from quantkit.data.record import SHARD_LIST, content_at, sample_of
 from quantkit.data.samples import Sample, Samples
+from quantkit.data.shard_files import LocalFiles, ShardFiles
 from quantkit.errors import DataError, SampleError
-from quantkit.files.files import as_text
 from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
-from quantkit.files.text import MEBIBYTE, open_ordinary, parse_json, read_bytes, read_text
+from quantkit.files.text import MEBIBYTE, parse_json
 
 _FILES = (f"shard-{5 * '[0-9]'}.{ending}" for ending in ("rec", "idx", "lst"))
 PACKED = Kind("a folder of shards", SHARD_LIST, frozenset({SHARD_LIST, *_FILES}))
@@ -29,6 +30,9 @@ PACKED = Kind("a folder of shards", SHARD_LIST, frozenset({SHARD_LIST, *_FILES})
 _LARGEST_LIST = 64 * MEBIBYTE
 _MOST_IMAGES = 2**24
 _KEPT = 64
+
+# Folders in object stores that stay open, with some 32 MiB of records each and their lists.
+_OPEN = 4
 
 # Bytes that a line of a shard's lists has, at least and at most: names are those of files.
 _SHORTEST_LINE, _LONGEST_LINE = 4, 8192
@@ -62,79 +66,106 @@ class _Index:
 
 
 def packed_folder(folder: Path) -> Samples:
+    """The images of a local folder of shards; see ``packed_samples``."""
+    return packed_samples(LocalFiles(folder))
+
+
+def stored_samples(address: str) -> Samples:
+    """The images of a folder of shards at the address of an object store; see ``packed_samples``.
+
+    As long as no object changes, its lists are fetched once in a process.
+
+    Raises:
+        DataError, SamplesUnavailable, ExtraMissing: see ``stored_folder``.
+    """
+    folder = stored_folder(address, SHARD_LIST)
+    return _stored(folder) if folder.stamps is None else _unchanged(folder)
+
+
+def _stored(folder: StoredFolder) -> Samples:
+    return replace(packed_samples(folder), address=folder.address if folder.shared else None)
+
+
+_unchanged = lru_cache(_OPEN)(_stored)
+
+
+def packed_samples(files: ShardFiles) -> Samples:
     """The images of a folder of shards, with their labels and names, in the order in which they were packed.
 
     Raises:
         DataError: a file is missing or damaged (images that are damaged show while iterating).
     """
-    shards = _shards(folder)
+    shards = _shards(files)
     ends = list(accumulate(shard.images for shard in shards))
-    index = lru_cache(_KEPT)(lambda shard: _index(folder, shards[shard]))
+    index = lru_cache(_KEPT)(lambda shard: _index(files, shards[shard]))
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             number = bisect_right(ends, position)
             place = position - (ends[number - 1] if number else 0)
             known = index(number)
-            path = folder / f"{shards[number].name}.rec"
+            end = known.offsets[place + 1] if place + 1 < len(known.offsets) else None
             name = known.names[place]
-            yield sample_of(_record(path, known.offsets[place], name), name)
+            record = _record(files, f"{shards[number].name}.rec", known.offsets[place], end, name)
+            yield sample_of(record, name)
 
-    return Samples(as_text(folder.resolve().name), read, ends[-1], independent=True)
+    return Samples(files.name, read, ends[-1], independent=True)
 
 
-def _shards(folder: Path) -> list[ShardEntry]:
-    path = folder / SHARD_LIST
+def _shards(files: ShardFiles) -> list[ShardEntry]:
+    where = files.where(SHARD_LIST)
     try:
-        shards = ShardList.model_validate(parse_json(read_bytes(path, _LARGEST_LIST))).shards
+        shards = ShardList.model_validate(parse_json(files.content(SHARD_LIST, _LARGEST_LIST))).shards
         for number, shard in enumerate(shards):
-            index = folder / f"{shard.name}.idx"
+            index = f"{shard.name}.idx"
             # What is not there is not counted on.
-            if shard.name != f"shard-{number:05d}" or index.stat().st_size < _SHORTEST_LINE * shard.images:
-                raise ValueError(f"{index.name} cannot list {shard.images} records, or is not next in order")
+            if shard.name != f"shard-{number:05d}" or files.size(index) < _SHORTEST_LINE * shard.images:
+                raise ValueError(f"{index} cannot list {shard.images} records, or is not next in order")
         return shards
     except ValidationError as error:
-        where, what = first_fault(error)
-        raise DataError(f"{path} is not valid at {where!r}: {what}; pack the images again") from error
+        place, what = first_fault(error)
+        raise DataError(f"{where} is not valid at {place!r}: {what}; pack the images again") from error
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(where, error) from error
 
 
-def _index(folder: Path, shard: ShardEntry) -> _Index:
+def _index(files: ShardFiles, shard: ShardEntry) -> _Index:
     """What a shard's text files say.
 
     Raises:
         DataError: they cannot be read, or do not fit the list.
     """
-    paths = [folder / f"{shard.name}{ending}" for ending in (".idx", ".lst")]
+    names = [f"{shard.name}{ending}" for ending in (".idx", ".lst")]
+    where = files.where(names[0])
     try:
-        texts = [read_text(path, _LONGEST_LINE * shard.images) for path in paths]
+        texts = [files.content(name, _LONGEST_LINE * shard.images).decode("utf-8-sig") for name in names]
         lines = [text.count("\n") for text in texts]
         if lines != [shard.images] * 2:
             raise DataError(
-                f"{paths[0]} lists {lines[0]} records and {paths[1].name} {lines[1]} names, where {SHARD_LIST} has "
+                f"{where} lists {lines[0]} records and {names[1]} {lines[1]} names, where {SHARD_LIST} has "
                 f"{shard.images} images; pack the images again"
             )
         offsets, rows = ([line.split("\t") for line in text.split("\n")[:-1]] for text in texts)
         return _Index(array("Q", (int(row[1]) for row in offsets)), tuple(row[2] for row in rows))
     except (OSError, ValueError, IndexError, OverflowError) as error:
-        raise _unreadable(paths[0], error) from error
+        raise _unreadable(where, error) from error
 
 
-def _record(path: Path, offset: int, name: str) -> bytes:
+def _record(files: ShardFiles, file_name: str, start: int, end: Optional[int], name: str) -> bytes:
+    """The record of the sample called ``name``; it begins at ``start``, and should end at ``end``, or with its file."""
     try:
-        with open_ordinary(path) as file:
-            return content_at(file, offset)
+        with files.opened(file_name, start, end) as file:
+            return content_at(file, start)
     except (ValueError, struct.error) as error:
-        raise SampleError(_reason(path, error), name) from error
+        raise SampleError(_reason(files.where(file_name), error), name) from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(files.where(file_name), error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(_reason(path, error))
+def _unreadable(where: str, error: Exception) -> DataError:
+    return DataError(_reason(where, error))
 
 
-def _reason(path: Path, error: Exception) -> str:
+def _reason(where: str, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return f"cannot read {path}: {reason}; pack the images again"
+    return f"cannot read {where}: {reason}; pack the images again"

@@ -15,6 +15,7 @@ from quantkit.data.arrays import arrays, arrays_by_name, as_numpy, numpy_by_name
 from quantkit.data.folder import images_folder
 from quantkit.data.loaders import data_iter, data_loader
 from quantkit.data.npz import npy_file, npz_file
+from quantkit.data.object_store import is_address
 from quantkit.data.record import is_packed, record_file
 from quantkit.data.samples import Samples
 from quantkit.data.scenes import scene_images
@@ -51,7 +52,7 @@ DataSource = Union[Samples, str, "os.PathLike[str]", Arrays, tuple[Arrays, Array
 _KINDS = (
     "a folder of images, of shards or of VOC's form (FOLDER:SPLIT for one split of its labels.csv, or of VOC), a COCO "
     "file "
-    "(.json), an .npz, .npy or .rec file, "
+    "(.json), an .npz, .npy or .rec file, the address of a folder of shards in an object store (s3://...), "
     "'builtin', 'digits:train', 'digits:test', 'scenes:train' or 'scenes:test'"
 )
 
@@ -62,13 +63,16 @@ def load_data(spec: DataSource) -> Samples:
     By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, ``scenes:train``,
     ``scenes:test`` (digits over photographs), a folder of images, of VOC's form or of shards (as ``quantkit pack``
     writes it), a folder of the first two kinds and a split of its ``labels.csv`` or of VOC, as in ``photos:test``, a
-    COCO file (``.json``), an ``.npz`` file, an ``.npy`` file, a ``.rec`` file. In Python also an array, a pair of
-    arrays (samples, labels), a Gluon ``DataLoader`` or another iterable of batches, an MXNet ``DataIter``, or
-    ``Samples``, which come back as they are. For networks with several inputs, a dictionary of arrays by the inputs'
-    names takes the place of an array of samples.
+    COCO file (``.json``), an ``.npz`` file, an ``.npy`` file, a ``.rec`` file, or the address of a folder of shards in
+    an object store, as in ``s3://bucket/shards``. In Python also an array, a pair of arrays (samples, labels), a Gluon
+    ``DataLoader`` or another iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back
+    as they are. For networks with several inputs, a dictionary of arrays by the inputs' names takes the place of an
+    array of samples.
 
     Raises:
         DataError: it does not exist, is of no known kind, or cannot be read.
+        SamplesUnavailable: an object store cannot be reached, or fails.
+        ExtraMissing: a package is not installed that an address needs.
     """
     if isinstance(spec, Samples):
         return spec
@@ -96,6 +100,8 @@ def load_data(spec: DataSource) -> Samples:
 
 def _named(spec: str) -> Samples:
     """The samples of a name, with their address: the name, of files under their absolute path."""
+    if is_address(spec):
+        return _stored(spec)
     head, colon, split = spec.rpartition(":")
     if spec == "builtin" or head in ("digits", "scenes"):
         return replace(_shipped(spec, head, split), address=spec)
@@ -136,6 +142,12 @@ def _packed_folder(folder: Path) -> Samples:
     from quantkit.data.packed import packed_folder
 
     return packed_folder(folder)
+
+
+def _stored(address: str) -> Samples:
+    from quantkit.data.packed import stored_samples
+
+    return stored_samples(address)
 
 
 def _is_array(value: Any) -> bool:
