@@ -57,7 +57,7 @@ class Reading:
     "--data",
     required=True,
     metavar="SPEC",
-    help="Samples: a folder, FOLDER:SPLIT, COCO .json, .npz, .npy, .rec, digits:test.",
+    help="Samples: a folder, FOLDER:SPLIT, COCO .json, .npz, .npy, .rec, s3://BUCKET/SHARDS, digits:test.",
 )
 @click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, sample by sample.")
 @click.option(

@@ -120,8 +120,8 @@ class Calibrating:
         "--calib-data",
         metavar="SPEC",
         help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv or of VOC), COCO .json, .npz, "
-        ".npy, .rec, builtin (photographs), digits:train, scenes:train.  [default: builtin; `quantize` uses a table "
-        "that ships for the weights, if there is one]",
+        ".npy, .rec, s3://BUCKET/SHARDS, builtin (photographs), digits:train, scenes:train.  [default: builtin; "
+        "`quantize` uses a table that ships for the weights, if there is one]",
     )
     method: Optional[str] = option(
         "--method",
