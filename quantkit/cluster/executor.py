@@ -17,7 +17,7 @@ from quantkit.cluster.node import Node, shares, this_node
 from quantkit.cluster.partial_results import PartialResults
 from quantkit.cluster.shards import prepared_shard_size, shard_size
 from quantkit.cluster.tasks import Tasks, answered, answering
-from quantkit.cluster.worker import Session, Work, end_session
+from quantkit.cluster.worker import Session, Work, end_abandoned, end_session
 from quantkit.data.aggregation import Aggregation, Executor, Result, combined, in_this_process
 from quantkit.data.batch_stream import BatchStream
 from quantkit.errors import ClusterError
@@ -68,6 +68,8 @@ class ClusterExecutor:
         nodes = nodes_of(client)
         versions = next(iter(nodes.values())).versions
         self._session = Session(uuid.uuid4().hex, versions, whole_number("threads", threads, 1), shares(nodes))
+        here = this_node().host
+        self._here = [address for address, node in nodes.items() if node.host == here]
         self.work: list[Work] = []
         self.slots = self._slots()
         hosts = len({node.host for node in nodes.values()})
@@ -147,6 +149,14 @@ class ClusterExecutor:
                     tasks.copy_slow(_SLOW * median(took))
         finally:
             tasks.cancel()
+            if tasks.abandoned:
+                self._end_abandoned()
+
+    def _end_abandoned(self) -> None:
+        """Stop what still computes on this host although nobody waits for it."""
+        # Workers that are gone compute nothing.
+        with suppress(Exception):
+            self._client.run(end_abandoned, self._session.name, workers=self._here, on_error="ignore")
 
     def _top_up(self, tasks: Tasks, shards: Iterator[tuple[int, Shard]]) -> None:
         """Send shards until each worker has some waiting; workers may have come or gone."""

@@ -45,6 +45,7 @@ class Tasks:
 
     Attributes:
         waiting: the tasks that nobody has taken the result of.
+        abandoned: whether tasks were given up that may still run.
     """
 
     def __init__(self, client: Client, session: Session, content: bytes) -> None:
@@ -54,6 +55,7 @@ class Tasks:
         self._name = uuid.uuid4().hex
         self._scattered: Any = None
         self.waiting: dict[Future, _Sent] = {}
+        self.abandoned = False
 
     def submit(self, number: int, shard: Shard) -> None:
         """Send a shard.
@@ -120,6 +122,7 @@ class Tasks:
 
     def _give_up(self, futures: list[Future]) -> None:
         if futures and self._client.status == "running":
+            self.abandoned = True
             # Of a scheduler that is gone, nothing is left to give up.
             with suppress(ClusterError), answering(self._client):
                 self._client.cancel(futures)

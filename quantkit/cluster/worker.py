@@ -103,6 +103,13 @@ class _Pool:
                 self.used = time.monotonic()
                 self._changed.notify()
 
+    def stop_busy(self) -> None:
+        """End the engines that compute."""
+        with self._changed:
+            busy = [engine for number, engine in self._engines.items() if number not in self._idle]
+        for engine in busy:
+            engine.stop()
+
     def stop(self) -> None:
         """End all engines, whatever they do."""
         with self._changed:
@@ -145,6 +152,14 @@ def end_session(name: str) -> None:
         pool = _POOLS.pop(name, None)
     if pool is not None:
         pool.stop()
+
+
+def end_abandoned(name: str) -> None:
+    """Stop the session's engines that still compute: nobody waits for them any more."""
+    with _LOCK:
+        pool = _POOLS.get(name)
+    if pool is not None:
+        pool.stop_busy()
 
 
 def _pool(session: Session, address: str, slots: int) -> _Pool:
