@@ -130,7 +130,7 @@ def empty_tasks(number: int) -> Scheduler:
 
 def nothing(session: Session, name: str, content: bytes, shard: range) -> tuple[bytes, Work]:
     """A task that computes nothing, with a result of the usual size."""
-    return bytes(_RESULT), Work(_RESULT, "tls://192.168.100.100:40000", "host", 0.0, 0.0)
+    return bytes(_RESULT), Work("", 0, _RESULT, "tls://192.168.100.100:40000", "host", 0.0, 0.0)
 
 
 def _wire() -> int:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from quantkit.cli.options import given, option
+from quantkit.cli.targets import check_file_target
 from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
+from quantkit.extras import require
 
 if TYPE_CHECKING:
+    from quantkit.cluster.executor import ClusterExecutor
     from quantkit.data.aggregation import Executor
 
 _FILE = click.Path(path_type=Path)
@@ -49,7 +53,12 @@ class OnCluster:
         default=False,
         help="Print the address of Dask's page of what goes on; with local:N, serve it.",
     )
-
+    cluster_report: Optional[Path] = option(
+        "--cluster-report",
+        type=_FILE,
+        metavar="FILE",
+        help="Write a page (.html) of which worker computed what, and when.",
+    )
     engine_threads: int = option(
         "--engine-threads",
         type=click.IntRange(min=1),
@@ -63,6 +72,22 @@ class OnCluster:
         """Refuse options that would have no effect."""
         if self.cluster is None and (name := next(given(self), None)) is not None:
             raise click.UsageError(f"{name} is about clusters; give a --cluster")
+        if self.cluster_report is not None:
+            _check_report(self.cluster_report)
+
+
+def _check_report(path: Path) -> None:
+    """Make sure that a page can be written, before the work that it tells of.
+
+    Raises:
+        UserError: something is there, or nothing can be.
+        ExtraMissing: the packages for pages are not installed.
+    """
+    if path.exists():
+        raise UserError(f"{path} exists already; remove it, or choose another place with --cluster-report")
+    check_file_target(path, False, option="--cluster-report")
+    for module in ("jinja2", "matplotlib"):
+        require("report", module, "pages of clusters")
 
 
 @contextmanager
@@ -92,6 +117,20 @@ def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
             terminal.tell(f"cluster: {executor.description}")
             yield executor
             if executor.work:
-                from quantkit.cluster.timeline import timeline
+                _tell(terminal, executor, options.cluster_report)
 
-                terminal.tell(f"cluster: {timeline(executor.work, executor.slots).text}")
+
+def _tell(terminal: Terminal, executor: ClusterExecutor, report: Optional[Path]) -> None:
+    """Say what a cluster has done, in a line and on a page."""
+    from quantkit.cluster.timeline import timeline
+
+    terminal.tell(f"cluster: {timeline(executor.work, executor.slots).text}")
+    if report is None:
+        return
+    from quantkit.cluster.page import cluster_page
+    from quantkit.files.files import writing
+
+    text = cluster_page(executor.work, executor.slots, executor.description, executor.again, executor.copies)
+    with terminal.work.writing(report), writing(report) as file:
+        file.write(text.encode())
+    terminal.tell(f"cluster: {report} tells which worker computed what, and when")

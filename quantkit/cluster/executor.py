@@ -46,6 +46,8 @@ class ClusterExecutor:
 
     Attributes:
         work: who has computed which shards, and when, of all aggregations.
+        again: how many shards were lost and sent again.
+        copies: how many were slow, and sent to a second worker.
         slots: how many shards are computed at once.
         description: the cluster in words.
     """
@@ -71,6 +73,7 @@ class ClusterExecutor:
         here = this_node().host
         self._here = [address for address, node in nodes.items() if node.host == here]
         self.work: list[Work] = []
+        self.again = self.copies = 0
         self.slots = self._slots()
         hosts = len({node.host for node in nodes.values()})
         self.description = f"{counted(len(nodes), 'worker')} on {counted(hosts, 'host')}, {versions.instructions}"
@@ -112,7 +115,7 @@ class ClusterExecutor:
         parts = {start: part for start in starts if (part := known.get(start, size)) is not None}
         missing = [start for start in starts if start not in parts]
         shards = ((start, stream.part(start, start + size).samples.positions or ()) for start in missing)
-        with closing(self._results(job, shards)) as results:
+        with closing(self._results(job, shards, title)) as results:
             for start, content in progress(results, len(missing), title):
                 known.put(start, size, content)
                 parts[start] = content
@@ -127,14 +130,16 @@ class ClusterExecutor:
         size = shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
         size = prepared_shard_size(size, stream.batch_size, stream.input_shape)
         parts: dict[int, bytes] = {}
-        with closing(self._results(job, enumerate(prepared(stream, size)))) as results:
+        with closing(self._results(job, enumerate(prepared(stream, size)), title)) as results:
             for number, content in progress(results, -(-(stream.size or 0) // size), title):
                 parts[number] = content
         return combined(aggregation, (from_bytes(parts[number]) for number in sorted(parts)), stream)
 
-    def _results(self, job: Job, shards: Iterator[tuple[int, Shard]]) -> Generator[tuple[int, bytes], None, None]:
+    def _results(
+        self, job: Job, shards: Iterator[tuple[int, Shard]], title: str
+    ) -> Generator[tuple[int, bytes], None, None]:
         """The results of shards as they come, with their numbers; a few for each worker are with the cluster."""
-        tasks = Tasks(self._client, self._session, job.serialized())
+        tasks = Tasks(self._client, self._session, title, job.serialized())
         took: list[float] = []
         try:
             self._top_up(tasks, shards)
@@ -142,12 +147,14 @@ class ClusterExecutor:
                 tasks.wait(_LOOK_EVERY)
                 for number, content, work in tasks.finished():
                     self.work.append(work)
-                    took.append(work.ended - work.began)
+                    took.append(work.seconds)
                     yield number, content
                 self._top_up(tasks, shards)
                 if took and len(tasks.waiting) < self.slots:
                     tasks.copy_slow(_SLOW * median(took))
         finally:
+            self.again += tasks.again
+            self.copies += tasks.copies
             tasks.cancel()
             if tasks.abandoned:
                 self._end_abandoned()

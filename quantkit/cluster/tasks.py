@@ -46,16 +46,19 @@ class Tasks:
     Attributes:
         waiting: the tasks that nobody has taken the result of.
         abandoned: whether tasks were given up that may still run.
+        again: how many shards were sent again, since they were lost.
+        copies: how many were sent to a second worker, since they were slow.
     """
 
-    def __init__(self, client: Client, session: Session, content: bytes) -> None:
+    def __init__(self, client: Client, session: Session, title: str, content: bytes) -> None:
         """Nothing is sent yet; ``content`` is the serialized job, of which each worker will have a copy."""
-        self._client, self._session, self._content = client, session, content
+        self._client, self._session, self._title, self._content = client, session, title, content
         # No other call's: a task that was given up may still run.
         self._name = uuid.uuid4().hex
         self._scattered: Any = None
         self.waiting: dict[Future, _Sent] = {}
         self.abandoned = False
+        self.again = self.copies = 0
 
     def submit(self, number: int, shard: Shard) -> None:
         """Send a shard.
@@ -92,6 +95,7 @@ class Tasks:
             others = [each for each, other in self.waiting.items() if other.number == sent.number]
             done = _result(future, may_be_lost=bool(others) or sent.attempt < _RETRIES)
             if done is None and not others:
+                self.again += 1
                 self._send(_Sent(sent.number, sent.shard, sent.attempt + 1, False, time.monotonic()), None)
             elif done is not None:
                 for other in others:
@@ -113,6 +117,7 @@ class Tasks:
             if others:
                 self.waiting[future] = copied = replace(sent, copied=True)
                 self._send(copied, others)
+                self.copies += 1
 
     def cancel(self) -> None:
         """Give up what is with the cluster."""
@@ -138,6 +143,7 @@ class Tasks:
                 run_shard,
                 self._session,
                 self._name,
+                self._title,
                 self._scattered,
                 shard,
                 key=f"quantkit-{self._name}-{sent.number}-{sent.attempt}{'-copy' if workers else ''}",

@@ -1,4 +1,4 @@
-"""What a cluster has done: how many shards, what came back, and how much of the time workers had work."""
+"""What a cluster has done: how many shards, what was moved, and how much of the time workers had work."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Timeline:
         seconds: from the beginning of the first to the end of the last, by the hosts' clocks.
         busy: the share of this time in which the workers' slots had a shard, from 0 to 1.
         slowest: the longest shard in units of the median.
+        received: bytes of networks and samples that engines were handed.
         size: bytes of the partial results.
     """
 
@@ -28,6 +29,7 @@ class Timeline:
     seconds: float
     busy: float
     slowest: float
+    received: int
     size: int
 
     @property
@@ -43,12 +45,13 @@ class Timeline:
 def timeline(work: Sequence[Work], slots: int) -> Timeline:
     """The timeline of some work in ``slots``: shards that are computed at once."""
     seconds = max(each.ended for each in work) - min(each.began for each in work)
-    each_took = [each.ended - each.began for each in work]
+    each_took = [each.seconds for each in work]
     return Timeline(
         len(work),
         len({each.worker for each in work}),
         seconds,
         min(1.0, sum(each_took) / (slots * seconds)) if seconds else 1.0,
         max(each_took) / median(each_took) if median(each_took) else 1.0,
+        sum(each.received for each in work),
         sum(each.size for each in work),
     )

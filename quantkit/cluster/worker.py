@@ -25,17 +25,26 @@ class Work:
     """Who computed a shard, and when.
 
     Attributes:
+        title: what it belongs to, as the client shows it.
+        received: bytes of the job, if the engine did not have it yet, and of samples that came with the shard.
         size: of the partial result in bytes.
         worker: the worker's address.
         host: the name of its host.
         began, ended: seconds since the epoch, by its host's clock.
     """
 
+    title: str
+    received: int
     size: int
     worker: str
     host: str
     began: float
     ended: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
 
 
 @dataclass(frozen=True)
@@ -127,8 +136,8 @@ _ENDED: set[str] = set()
 _LOCK = Lock()
 
 
-def run_shard(session: Session, name: str, content: bytes, shard: Shard) -> tuple[bytes, Work]:
-    """The partial result of the job called ``name`` over a shard, as ``arrays.to_bytes`` writes it.
+def run_shard(session: Session, name: str, title: str, content: bytes, shard: Shard) -> tuple[bytes, Work]:
+    """The partial result of the job called ``name`` over a shard, as ``arrays.to_bytes`` writes it; who computed it.
 
     Raises:
         ClusterError: this worker has other versions than it must have, or the session has ended.
@@ -140,9 +149,12 @@ def run_shard(session: Session, name: str, content: bytes, shard: Shard) -> tupl
     pool = _pool(session, str(worker.address), int(worker.state.nthreads))
     began = time.time()
     with pool.engine(name) as engine:
+        received = 0 if engine.job == name else len(content)
         engine.load(name, content)
         result = engine.run(shard)
-    return result, Work(len(result), str(worker.address), socket.gethostname(), began, time.time())
+    received += sum(batch.data.nbytes for batch in shard) if isinstance(shard, list) else 0
+    host = socket.gethostname()
+    return result, Work(title, received, len(result), str(worker.address), host, began, time.time())
 
 
 def end_session(name: str) -> None:

@@ -16,7 +16,7 @@ from quantkit.evaluation.divergence import balanced_noise, divergence, log_proba
 from quantkit.evaluation.drop import Drop, measure_drop, measure_rise
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
-from quantkit.mixed_precision.outcome_run import OutcomeRun
+from quantkit.mixed_precision.outcome_run import CHECKING, OutcomeRun
 from quantkit.models.class_scores import ClassScores, class_scores
 from quantkit.models.dataset import BATCH_SIZE, dataset
 from quantkit.models.model import Model
@@ -94,7 +94,7 @@ class Judged:
             return self.outcomes
         original = self.model.graph if self.measure == "perplexity" else None
         run = OutcomeRun(graph, original, self.class_scores.yes, BATCH_SIZE, self.model.name)
-        return self.executor(run, self.samples.stream(BATCH_SIZE), silent, "").values
+        return self.executor(run, self.samples.stream(BATCH_SIZE), silent, CHECKING).values
 
     def drop(self, outcomes: np.ndarray) -> Optional[Drop]:
         """What a form of the network with these outcomes loses against FP32; None if nothing is measured."""

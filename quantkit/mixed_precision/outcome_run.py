@@ -20,6 +20,9 @@ from quantkit.evaluation.perplexity import check_step_labels, cross_entropies, s
 from quantkit.formats.mxnet.nnvm import sha256_of
 from quantkit.ir.graph import Graph
 
+CHECKING = "checking a network over the evaluation images"
+"""What a search calls that where work is told of."""
+
 _OUTCOMES, _LABELS, _DIGESTS = "outcomes", "labels", "digests"
 
 

@@ -19,6 +19,7 @@ from quantkit.data.people import Person
 from quantkit.evaluation.drop import Drop
 from quantkit.ir.graph import Graph
 from quantkit.mixed_precision.images import subset_of
+from quantkit.mixed_precision.outcome_run import CHECKING
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
@@ -74,7 +75,7 @@ class JudgedByTask:
         if self.drop_of_fp32 is None:
             return self.outcomes
         run = PredictionRun(self.reference.task, {"network": graph}, BATCH_SIZE)
-        found = self.executor(run, self.samples.stream(BATCH_SIZE), silent, "")
+        found = self.executor(run, self.samples.stream(BATCH_SIZE), silent, CHECKING)
         return _numbers(self.reference.drop(each["network"] for each in found))
 
     def drop(self, outcomes: np.ndarray) -> Optional[Drop]:

@@ -29,8 +29,9 @@ def test_results_are_those_without_a_cluster(run: Run, checkpoint: Path, samples
     on_two = ["--cluster", "local:2", "--shard-size", "5"]
     calibrating = ["calibrate", *options, "--calib-data", samples, "--calib", "20"]
     assert run(*calibrating, "--out", "one.json").exit_code == 0
-    told = run(*calibrating, "--out", "two.json", *on_two)
-    assert told.exit_code == 0
+    told = run(*calibrating, "--out", "two.json", *on_two, "--cluster-report", "page.html")
+    assert told.exit_code == 0 and "cluster: page.html tells which worker computed what" in told.stderr
+    assert Path("page.html").read_text().count("calibrating (mse)") >= 2
     assert "connecting to local:2 ...\ncluster: 2 workers on 1 host, " in told.stderr
     assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
     evaluating = ["evaluate", *options, "--data", samples, "--json"]
@@ -99,6 +100,8 @@ def test_ctrl_c_ends_all_processes(checkpoint: Path, tmp_path: Path) -> None:
         (["--shard-size", "8"], "--shard-size is about clusters; give a --cluster"),
         (["--tls", "a", "b", "c"], "--tls is about clusters"),
         (["--dashboard"], "--dashboard is about clusters"),
+        (["--cluster-report", "page.html"], "--cluster-report is about clusters"),
+        (["--cluster", "local:2", "--cluster-report", "no/page.html"], "there is no folder no; make it, or choose"),
         (["--cluster", "local:none"], "'local:none' names no number of workers"),
         (["--cluster", "nowhere"], "'nowhere' is no cluster; give local:N"),
         (["--cluster", "cluster.json"], "there is no scheduler file cluster.json"),

@@ -372,7 +372,7 @@ def test_a_worker_of_another_version_is_refused_before_the_work() -> None:
 def test_a_worker_of_another_version_that_comes_later_is_refused(client: Client, numbers: Path) -> None:
     job = Job.of(Counting(), BatchStream(load_data(str(numbers)), None, (1,), 2))
     versions = replace(this_node().versions, numpy="3.0")
-    task = client.submit(run_shard, Session("later", versions, 1, {}), "job", job.serialized(), range(2))
+    task = client.submit(run_shard, Session("later", versions, 1, {}), "job", "", job.serialized(), range(2))
     with pytest.raises(ClusterError, match=r"worker tls://\S+ has numpy .*, others have 3\.0; install numpy 3\.0"):
         task.result()
 
