@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from threading import Event, local
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -14,6 +15,9 @@ Result = TypeVar("Result")
 
 # The engine's OpenMP threads wait for each other in every layer, so prefetching must not displace one of them.
 _NICENESS = 10
+
+# Of each thread: whether the iteration that it works for has ended.
+_WORKER = local()
 
 
 def prefetched(
@@ -29,7 +33,8 @@ def prefetched(
     if workers == 0:
         yield from map(function, items)
         return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="prefetch", initializer=_step_back)
+    ended = Event()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="prefetch", initializer=_begin, initargs=(ended,))
     try:
         futures = _submitted(pool, function, items)
         pending = deque(islice(futures, max(1, depth)))
@@ -37,6 +42,7 @@ def prefetched(
             yield pending.popleft().result()
             pending.extend(islice(futures, 1))
     finally:
+        ended.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -53,6 +59,13 @@ def _submitted(
         yield failed
 
 
-def _step_back() -> None:
+def unwanted() -> bool:
+    """Whether this thread computes for an iteration that has ended: nobody wants the result, so it need not wait."""
+    ended: Event | None = getattr(_WORKER, "ended", None)
+    return ended is not None and ended.is_set()
+
+
+def _begin(ended: Event) -> None:
     """Lower this thread's priority; on Linux the niceness is per thread."""
     os.nice(_NICENESS)
+    _WORKER.ended = ended

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Optional
 
+from quantkit.data.prefetch import unwanted
 from quantkit.files.text import MEBIBYTE
 
 LARGEST_WINDOW = 4 * MEBIBYTE
@@ -19,6 +20,9 @@ _HELD = 8
 
 # Bytes between two reads that are sooner fetched than asked for separately.
 _GAP = MEBIBYTE // 4
+
+# Seconds after which a thread that waits looks whether anybody still wants what it waits for.
+_LOOK_EVERY = 0.2
 
 Fetch = Callable[[str, int, int], bytes]
 """Gives the bytes of a file from a place up to another, exactly."""
@@ -56,34 +60,37 @@ class ReadAhead:
         """The bytes of a file of ``size`` bytes from ``start`` up to ``end``, or to its own end.
 
         Raises:
+            CancelledError: the iteration that this thread prefetches for has ended.
             Exception: what fetching raises.
         """
         parts, place, end = [], start, min(end, size)
         while place < end:
             window = self._window_at(file, place, end, size)
+            while not wait((window.content,), _LOOK_EVERY).done:
+                if unwanted():
+                    raise CancelledError
             parts.append(window.content.result()[place - window.start : end - window.start])
             place = window.end
         return b"".join(parts)
 
     def _window_at(self, file: str, place: int, end: int, size: int) -> _Window:
-        """The window that holds a place, being fetched or there; if it is new, fetched by this thread."""
-        new = ahead = None
+        """The window that holds a place, being fetched or there."""
+        new = []
         with self._lock:
             window = self._held(file, place)
             if window is None:
                 before = self._before(file, place)
                 wanted = end - place if before is None else max(end - place, 2 * (before.end - before.start))
-                new = window = self._add(file, place, wanted, size, before is not None)
+                window = self._add(file, place, wanted, size, before is not None)
+                new.append(window)
             else:
                 self._windows.remove(window)
                 self._windows.append(window)
             if window.follows and window.end < size and self._held(file, window.end) is None:
-                ahead = self._add(file, window.end, 2 * (window.end - window.start), size, True)
-        if ahead is not None:
-            # A daemon: nobody waits for it when the process ends.
-            Thread(target=self._fill, args=(ahead,), name="read-ahead", daemon=True).start()
-        if new is not None:
-            self._fill(new)
+                new.append(self._add(file, window.end, 2 * (window.end - window.start), size, True))
+        for each in new:
+            # Daemons: nobody waits for a store that does not answer when the process ends.
+            Thread(target=self._fill, args=(each,), name="read-ahead", daemon=True).start()
         return window
 
     def _held(self, file: str, place: int) -> Optional[_Window]:

@@ -123,6 +123,16 @@ def test_damage_is_told_as_of_the_local_folder(change: Callable[[Path], Any], sh
     assert told[0] == told[1]
 
 
+def test_empty_objects_are_damage_too(shards: Path, s3: str) -> None:
+    (shards / "shard-00001.lst").write_bytes(b"")
+    (shards / "shard-00002.rec").write_bytes(b"")
+    put(shards, s3)
+    with pytest.raises(DataError, match=r"shard-00001\.lst 0 names, where shards\.json has 8 images"):
+        all_of(load_data(s3))
+    with pytest.raises(DataError, match=r"cannot read s3://.*/shard-00002\.rec: unpack requires"):
+        list(load_data(s3).read([NUMBER - 1]))
+
+
 def test_a_pass_over_all_takes_few_requests_and_every_byte_once(
     tmp_path: Path, asked: list[tuple[str, int, int]]
 ) -> None:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from quantkit.data import read_ahead
+from quantkit.data.prefetch import prefetched
 from quantkit.data.read_ahead import RangeFile, ReadAhead
 
 SIZE = 100_000
@@ -134,6 +135,24 @@ def test_waiting_threads_get_the_failure(store: Store) -> None:
         for future in futures:
             with pytest.raises(OSError, match="gone"):
                 future.result()
+
+
+def test_an_iteration_that_ends_waits_for_no_store() -> None:
+    begun, never = threading.Event(), threading.Event()
+
+    def fetch(file: str, start: int, end: int) -> bytes:
+        if start:
+            begun.set()
+            never.wait(60)
+        return CONTENT[start:end]
+
+    ahead = ReadAhead(fetch)
+    stream = prefetched(lambda start: ahead.read("a", start, start + 10, SIZE), (0, 50_000), 2, 2)
+    assert next(stream) == CONTENT[:10] and begun.wait(10)
+    before = time.monotonic()
+    stream.close()
+    assert time.monotonic() - before < 30
+    never.set()
 
 
 def test_a_file_of_ranges_reads_like_a_file(store: Store) -> None:
