@@ -103,9 +103,7 @@ def stored_folder(address: str, marker: str) -> StoredFolder:
         ExtraMissing: a package is not installed that the protocol needs.
     """
     objects = _Objects(address.rstrip("/"), *_opened(address))
-    # Before it is listed: other folders may hold any number of objects.
-    objects.check(marker)
-    entries = objects.listed()
+    entries = objects.listed(marker)
     sizes = {name: int(entry["size"]) for name, entry in entries.items() if entry.get("size") is not None}
     return StoredFolder(objects.address, _stamps(entries), sizes, objects, ReadAhead(objects.fetch))
 
@@ -121,22 +119,20 @@ class _Objects:
     def where(self, file: str) -> str:
         return f"{self.address}/{file}"
 
-    def check(self, file: str) -> None:
-        """Make sure that there is this object."""
+    def listed(self, marker: str) -> dict[str, Mapping[str, Any]]:
+        """The objects in the folder, without those in folders below it, by name; ``marker`` must be one of them."""
         self.store.invalidate_cache(self.root)
         try:
-            with _answering(self.where(file)):
-                self._ask("info", self._path(file))
+            # First, as other folders may hold any number of objects.
+            with _answering(self.where(marker)):
+                self._ask("info", self._path(marker))
+            with _answering(self.address):
+                entries = self._ask("ls", self.root, detail=True)
         except FileNotFoundError as error:
             raise DataError(
-                f"there is no folder of shards at {self.address}: it has no {file}, or is not there; give the address "
-                "of one. Images have to be packed: quantkit pack FOLDER --out shards, and copy that folder there"
+                f"there is no folder of shards at {self.address}: it has no {marker}, or is not there; give the "
+                "address of one. Images have to be packed: quantkit pack FOLDER --out shards, and copy that there"
             ) from error
-
-    def listed(self) -> dict[str, Mapping[str, Any]]:
-        """The objects in the folder, without those in folders below it, by name."""
-        with _answering(self.address):
-            entries = self._ask("ls", self.root, detail=True)
         return {entry["name"].rpartition("/")[2]: entry for entry in entries if entry["type"] == "file"}
 
     def fetch(self, file: str, start: int, end: int) -> bytes:

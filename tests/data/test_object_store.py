@@ -231,6 +231,17 @@ def test_absent_buckets_and_folders_of_images(s3: str, tmp_path: Path) -> None:
             load_data(address)
 
 
+def test_a_folder_that_vanishes_while_it_is_opened(shards: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(shards, MEMORY)
+
+    def ls(self: Any, path: str, detail: bool) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(type(memory), "ls", ls)
+    with pytest.raises(DataError, match=f"no folder of shards at {MEMORY}"):
+        load_data(MEMORY)
+
+
 def named(name: str) -> type[Exception]:
     return type(name, (Exception,), {})
 
