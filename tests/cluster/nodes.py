@@ -5,11 +5,30 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from quantkit.cluster.connect import connected
 from tests.processes import environment
+
+
+@contextmanager
+def node(arguments: Sequence[str], folder: Path) -> Iterator[None]:
+    """What ``dask ARGUMENTS`` starts in a folder, once it is ready; the file of its scheduler is ``cluster.json``."""
+    command = [sys.executable, "-m", "dask", *arguments]
+    process = subprocess.Popen(command, env=environment(), cwd=folder, stderr=subprocess.DEVNULL)
+    try:
+        while not (folder / "cluster.json").exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        if arguments[0] == "worker":
+            with connected(str(folder / "cluster.json")) as client:
+                client.wait_for_workers(1, timeout=60)
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
