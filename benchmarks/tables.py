@@ -30,6 +30,7 @@ import onnx_conformance
 import onnx_parity
 import page_tables
 import quantization_time
+import reading
 import recovered_speed
 import recurrent_accuracy
 import run_pages
@@ -61,6 +62,7 @@ PAGES = {
     "onnx-conformance": onnx_conformance.page,
     "onnx-parity": onnx_parity.page,
     "quantization-time": quantization_time.page,
+    "reading": reading.page,
     "recovered-speed": recovered_speed.page,
     "recurrent-accuracy": recurrent_accuracy.page,
     "soak": soak.page,
