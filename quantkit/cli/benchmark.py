@@ -13,6 +13,7 @@ import click
 
 from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.benchmark.variants import DEFAULT_BUILDS, DEFAULT_VARIANTS, variants_of
+from quantkit.cli.hosts import OnHosts, measure_on_hosts
 from quantkit.cli.idle import refuse_idle
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
@@ -123,11 +124,13 @@ class Circumstances:
         "quantkit benchmark resnet50 --builds native,onednn,onnxruntime,openvino --batch 1,16",
         "quantkit benchmark resnet50_v1-int8 --reference resnet50 --instances 1,2 --cores 1",
         "quantkit benchmark resnet50_v1-int8 --scenario server --latency-bound 15ms",
+        "quantkit benchmark engines --hosts cluster.json --out fleet/",
     ),
 )
 @click.argument("target", metavar="MODEL|BUNDLE|SUITE")
 @collected("contest", Contest)
 @collected("circumstances", Circumstances)
+@collected("on_hosts", OnHosts)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="[default: NAME-benchmark]")
 @click.option("--force", is_flag=True, help="Discard the results of another run in the folder.")
 @collected("loading", Loading)
@@ -138,6 +141,7 @@ def benchmark(
     target: str,
     contest: Contest,
     circumstances: Circumstances,
+    on_hosts: OnHosts,
     out: Optional[Path],
     force: bool,
     loading: Loading,
@@ -152,6 +156,9 @@ def benchmark(
 
     Results are on disk as soon as they are measured. The same command continues where an earlier one was interrupted.
     `quantkit report DIR` turns them into a page. Exit code 1: a cell failed, or nothing was measured.
+
+    With --hosts, every host of a cluster measures at the same time, and the table of all adds up what they do together.
+    Builds are made on each host when first needed; files that the suite names must be there.
     """
     from quantkit.benchmark.suites.suite import find_suite
 
@@ -161,6 +168,8 @@ def benchmark(
     alone = "bundle" if circumstances.reference is None else "bundle with its reference"
     kind = alone if is_bundle(target) else "model" if path is None else "suite"
     refuse_idle(click.get_current_context(), kind)
+    if on_hosts.hosts is not None and path is None:
+        raise UserError(f"--hosts measures a SUITE, and {target} is none; give one, or a file that names the network")
     scenario = _scenario(contest.scenario, circumstances.latency_bound)
     from quantkit.benchmark.builds.environments import open_builds
     from quantkit.benchmark.measuring.measurement import Conditions, run_benchmark
@@ -199,6 +208,10 @@ def benchmark(
         seed=circumstances.seed,
         command=command("quantkit", sys.argv[1:]),
     )
+    if on_hosts.hosts is not None:
+        if not measure_on_hosts(terminal, on_hosts, suite, folder, conditions, force):
+            click.get_current_context().exit(1)
+        return
     terminal.work.kept = f"cells that were finished are in {folder}, and the same command goes on from there"
     results = run_benchmark(suite, folder, conditions, terminal.tell, force)
     _show(terminal, results, folder)

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Optional
 
-from quantkit import errors
 from quantkit.cluster import engine_process
-from quantkit.cluster.engine_process import read_frame, write_frame
+from quantkit.cluster.engine_process import error_of, read_frame, write_frame
 from quantkit.cluster.job import Shard
-from quantkit.errors import EngineError, QuantkitError
+from quantkit.errors import EngineError
 
 # Dask sets all of them for its workers.
 _OF_LIBRARIES = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -89,10 +88,7 @@ class Engine:
         answer = pickle.loads(reply)
         if answer[0] == "done":
             return bytes(answer[1])
-        kind = getattr(errors, answer[1], None)
-        if not (isinstance(kind, type) and issubclass(kind, QuantkitError)):
-            kind = EngineError
-        raise kind(answer[2])
+        raise error_of(answer[1], answer[2])
 
 
 def _environment(inherited: Mapping[str, str], threads: int) -> dict[str, str]:

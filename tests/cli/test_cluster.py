@@ -113,6 +113,19 @@ def test_requests_that_make_no_sense(run: Run, checkpoint: Path, samples: Path, 
     assert result.exit_code == 2 and told in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["smoke", "--tls", "a", "b", "c"], "--tls is about clusters; give --hosts"),
+        (["digits_resnet20_v2", "--hosts", "cluster.json"], "--hosts measures a SUITE, and digits_resnet20_v2 is none"),
+        (["smoke", "--hosts", "cluster.json"], "there is no scheduler file cluster.json"),
+    ],
+)
+def test_hosts_that_make_no_sense(run: Run, words: list[str], told: str) -> None:
+    result = run("benchmark", *words)
+    assert result.exit_code == 2 and told in result.stderr
+
+
 @pytest.mark.parametrize("network", ["digits_ssd", "digits_fcn"])
 def test_tasks_are_judged_as_without_a_cluster(run: Run, network: str) -> None:
     judging = ["evaluate", network, "--data", "scenes:test", "--num-samples", "40", "--reference", network, "--json"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.hosts import SILENT, WORKERS, Host, address, dask, network
 from tests.requirements import requires
 
 if TYPE_CHECKING:
@@ -21,3 +23,13 @@ def client(engine: None) -> Iterator[Client]:
 
     with connected("local:2") as client:
         yield client
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    """A scheduler's host and two with a worker each."""
+    with network(("scheduler", *WORKERS), tmp_path, **SILENT) as hosts:
+        dask(hosts[0], "scheduler", "--port", "8786")
+        for host in hosts[1:]:
+            dask(host, "worker", address(hosts), "--nthreads", "1")
+        yield hosts

@@ -10,15 +10,26 @@ import ctypes
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from quantkit.cluster.connect import connected
 from tests.processes import environment
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 _OWN = ("--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
+
+WORKERS = ("left", "right")
+
+SILENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "11s"}
+"""When Dask takes a host for lost: after 30 seconds, and never sooner than these."""
 
 
 class Host:
@@ -143,3 +154,20 @@ def network(names: Sequence[str], folder: Path, **settings: str) -> Iterator[lis
 def cut(switch: Host, host: Host) -> None:
     """Take a host from the network: whatever goes there or comes from there is lost without a word."""
     switch.run("ip", "link", "set", "dev", host.name, "down")
+
+
+def dask(host: Host, *command: str) -> None:
+    """Start a node on a host."""
+    host.start(sys.executable, "-m", "dask", *command, "--host", host.address, "--no-dashboard")
+
+
+def address(hosts: list[Host]) -> str:
+    return f"tcp://{hosts[0].address}:8786"
+
+
+@contextmanager
+def client_of(hosts: list[Host]) -> Iterator[Client]:
+    """A client on the scheduler's host, when both workers are there."""
+    with hosts[0].inside(), connected(address(hosts)) as client:
+        client.wait_for_workers(2, timeout=60)
+        yield client

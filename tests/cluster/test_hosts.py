@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,6 @@ import numpy as np
 import pytest
 
 from quantkit.cluster import tasks
-from quantkit.cluster.connect import connected
 from quantkit.cluster.executor import ClusterExecutor
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.sources import load_data
@@ -24,51 +21,20 @@ from quantkit.files.cache import KINDS
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.progress import silent
 from quantkit.quantization.calibrate import calibrate
-from tests.cluster.hosts import Host, cut, network
+from tests.cluster.hosts import WORKERS, Host, address, client_of, cut, dask, network
 from tests.cluster.slow_counting import Counting
 
 if TYPE_CHECKING:
-    from distributed import Client
+    pass
 
 pytestmark = pytest.mark.requires("cluster", "namespaces")
 
-WORKERS = ("left", "right")
 SUM = sum(range(24))
-
-SILENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "11s"}
-"""When Dask takes a host for lost: after 30 seconds, and never sooner than these."""
 
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[list[Host]]:
-    """A scheduler's host and two with a worker each."""
-    with network(("scheduler", *WORKERS), tmp_path, **SILENT) as hosts:
-        dask(hosts[0], "scheduler", "--port", "8786")
-        for host in hosts[1:]:
-            dask(host, "worker", address(hosts), "--nthreads", "1")
-        yield hosts
-
-
-def dask(host: Host, *command: str) -> None:
-    """Start a node on a host."""
-    host.start(sys.executable, "-m", "dask", *command, "--host", host.address, "--no-dashboard")
-
-
-def address(hosts: list[Host]) -> str:
-    return f"tcp://{hosts[0].address}:8786"
-
-
-@contextmanager
-def client_of(hosts: list[Host]) -> Iterator[Client]:
-    """A client on the scheduler's host, when both workers are there."""
-    with hosts[0].inside(), connected(address(hosts)) as client:
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 def samples(data: Any) -> BatchStream:
