@@ -14,7 +14,7 @@ from quantkit.host.telemetry import turn_off
 from quantkit.version import __version__
 
 if TYPE_CHECKING:
-    from quantkit.api import Evaluated, calibrate, evaluate, evaluate_task, export_onnx, quantize
+    from quantkit.api import Evaluated, analyze, calibrate, evaluate, evaluate_task, export_onnx, quantize
     from quantkit.benchmark.measuring.measurement import Conditions, run_benchmark
     from quantkit.benchmark.results.result_files import read_results
     from quantkit.benchmark.results.results import Cell, Contestant, Results, Run
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from quantkit.deployment.predictor import Predictor
     from quantkit.deployment.states import States
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
-    from quantkit.diagnosis.layers.analyze import analyze
     from quantkit.diagnosis.layers.calibration import Audit
     from quantkit.diagnosis.layers.overflow import Overflow
     from quantkit.diagnosis.layers.tensor import TensorUse
@@ -105,7 +104,7 @@ __all__ = [
 
 # Which names each module defines; one of another name here is written as in an import.
 _NAMES = {
-    "quantkit.api": ("Evaluated", "calibrate", "evaluate", "evaluate_task", "export_onnx", "quantize"),
+    "quantkit.api": ("Evaluated", "analyze", "calibrate", "evaluate", "evaluate_task", "export_onnx", "quantize"),
     "quantkit.benchmark.measuring.measurement": ("Conditions", "run_benchmark"),
     "quantkit.benchmark.results.result_files": ("read_results",),
     "quantkit.benchmark.results.results": ("Cell", "Contestant", "Results", "Run"),
@@ -130,7 +129,6 @@ _NAMES = {
     "quantkit.deployment.predictor": ("Predictor",),
     "quantkit.deployment.states": ("States",),
     "quantkit.diagnosis.layers.analysis": ("Analysis", "LayerError"),
-    "quantkit.diagnosis.layers.analyze": ("analyze",),
     "quantkit.diagnosis.layers.calibration": ("Audit",),
     "quantkit.diagnosis.layers.overflow": ("Overflow",),
     "quantkit.diagnosis.layers.tensor": ("TensorUse",),

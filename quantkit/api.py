@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
+from quantkit.bundle import Bundle
 from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
 from quantkit.bundle.export import export_onnx as export_fp32_onnx
 from quantkit.bundle.network import network_in, network_of
@@ -18,6 +19,8 @@ from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.left_out import warn_of
 from quantkit.data.samples import Samples, skipping
 from quantkit.data.sources import load_data
+from quantkit.diagnosis.layers.analysis import Analysis
+from quantkit.diagnosis.layers.analyze import analyze as analyzed
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, evaluate_networks
 from quantkit.evaluation.joint_run import Role
 from quantkit.evaluation.network import Network
@@ -218,6 +221,41 @@ def evaluate_task(
     name = task_named(first.task, first.name) if task is None else task_named(task)
     with on_cluster(cluster) as executor:
         return judge(name, networks, evaluation_data, batch_size, num_samples, progress, executor)
+
+
+def analyze(
+    bundle: Union[Bundle, str, Path],
+    evaluation_data: CalibrationData,
+    reference: Union[Model, NetworkSpec, None] = None,
+    num_samples: Optional[int] = None,
+    progress: Progress = silent,
+    *,
+    cluster: Optional[Client] = None,
+) -> Analysis:
+    """Say why an INT8 network differs from FP32, layer by layer.
+
+    The FP32 network is the fused one, whose tensors have the same names as the INT8 network's. The INT8 network is
+    simulated in exact integers. Each image is read and preprocessed once, as far as a ``CalibrationDataset`` caches
+    them; beyond that, memory does not grow with their number.
+
+    Args:
+        bundle: an INT8 bundle, or its directory.
+        evaluation_data: anything that ``load_data`` takes, or a dataset in the bundle's form; preferably images that
+            the network was not calibrated with.
+        reference: the FP32 network, a Model or anything that ``load_model`` takes; None for the one that the bundle
+            names.
+        num_samples: the number of samples to use; None for 100, or all if there are fewer.
+        progress: wraps the stream of batches.
+        cluster: a Dask cluster to run the networks on, by its client; None: this process runs them.
+
+    Raises:
+        UserError: the bundle holds an FP32 network or no layer in INT8, or the reference cannot be loaded or is
+            another network.
+        BundleError: the bundle is damaged.
+        DataError: the samples cannot be used.
+    """
+    with on_cluster(cluster) as executor:
+        return analyzed(bundle, evaluation_data, reference, num_samples, progress, executor)
 
 
 def _networks(network: Evaluated, reference: Optional[Evaluated], against: Optional[Evaluated]) -> dict[Role, Network]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import click
 
+from quantkit.cli.cluster import OnCluster, executor_of
 from quantkit.cli.option_groups import Loading, Preprocessing
-from quantkit.cli.options import Verb, force_option, output_options
+from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_target
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
@@ -65,6 +66,7 @@ _TOP = 12
     "--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that add the most error."
 )
 @force_option
+@collected("on_cluster", OnCluster)
 @output_options
 def analyze(
     terminal: Terminal,
@@ -77,6 +79,7 @@ def analyze(
     out: Optional[Path],
     everything: bool,
     force: bool,
+    on_cluster: OnCluster,
 ) -> None:
     """Say why an INT8 network differs from FP32, layer by layer.
 
@@ -107,7 +110,8 @@ def analyze(
         loading = Loading(weights or usual, opened.input_shapes, layout, states)
         own = Preprocessing(fit=opened.preprocess.fit if opened.preprocess else None)
         fp32 = load(terminal, reference or manifest.source.network, loading, own)
-    analysis = analyzed(opened, data, fp32, num_samples, terminal.progress)
+    with executor_of(terminal, on_cluster) as executor:
+        analysis = analyzed(opened, data, fp32, num_samples, terminal.progress, executor)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         write_analysis(analysis, out, force)

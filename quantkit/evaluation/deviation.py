@@ -35,6 +35,10 @@ class DeviationSums:
         """The sums of each pair, float64 of shape (pairs, 4)."""
         return np.concatenate([np.empty((0, 4)), *self._sums])
 
+    def merge(self, state: np.ndarray) -> None:
+        """Add the ``state`` of others."""
+        self._sums.append(state)
+
     def restore(self, state: np.ndarray) -> None:
         """Take over the ``state`` of others, one after the other, in place of the own."""
         self._sums = [state]

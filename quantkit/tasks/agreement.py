@@ -38,9 +38,13 @@ class TaskAgreement:
     def add(self, reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> None:
         """Add both networks' outputs for a batch."""
         for wanted, seen in zip(self.task.decode(reference), self.task.decode(other), strict=True):
-            self._compared.append(self.task.compare(self.task.as_truth(wanted, self.input_size), seen))
-            if isinstance(self.task, Detection):
-                self._boxes.append(found_again(above(wanted, CONFIDENT), seen))
+            self.compare(wanted, seen)
+
+    def compare(self, wanted: Any, seen: Any) -> None:
+        """Add what the reference predicts of an image, and what the other network does."""
+        self._compared.append(self.task.compare(self.task.as_truth(wanted, self.input_size), seen))
+        if isinstance(self.task, Detection):
+            self._boxes.append(found_again(above(wanted, CONFIDENT), seen))
 
     @property
     def scores(self) -> tuple[Score, ...]:

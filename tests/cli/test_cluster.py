@@ -39,6 +39,17 @@ def test_results_are_those_without_a_cluster(run: Run, checkpoint: Path, samples
     assert json.loads(one.stdout) == json.loads(two.stdout) and one.exit_code == 0
 
 
+def test_an_analysis_is_that_without_a_cluster(run: Run, int8_engine: None) -> None:
+    quantizing = ["quantize", "digits_resnet20_v2", "--calib-data", "digits:train", "--calib", "8", "--preset", "fast"]
+    assert run(*quantizing, "--no-latency", "--out", "digits").exit_code == 0
+    analyzing = ["analyze", "digits", "--data", "digits:test", "--num-samples", "100"]
+    assert run(*analyzing, "--out", "one").exit_code == 0
+    shared = run(*analyzing, "--out", "two", "--cluster", "local:2", "--shard-size", "1")
+    # Batches are of 64 images.
+    assert shared.exit_code == 0 and "cluster: 2 shards on 2 workers" in shared.stderr
+    assert Path("one/analysis.json").read_bytes() == Path("two/analysis.json").read_bytes()
+
+
 def test_ctrl_c_ends_all_processes(checkpoint: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.npz"
     np.savez(many, x=np.random.default_rng(0).normal(size=(4000, 3, 16, 16)).astype(np.float32))

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Optional, Union
 
+import numpy as np
+
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.aggregation import Executor, in_this_process
 from quantkit.data.sample_noun import sample_noun
 from quantkit.diagnosis.layers.analysis import Analysis, LayerError
-from quantkit.diagnosis.layers.calibration import InputWatch, audit, calibration_digests
+from quantkit.diagnosis.layers.calibration import audit, calibration_digests
+from quantkit.diagnosis.layers.comparison_run import ComparisonRun
 from quantkit.diagnosis.layers.findings import findings
 from quantkit.diagnosis.layers.reference import calibration_of, fused_reference
 from quantkit.diagnosis.layers.tensor import TensorUse
-from quantkit.diagnosis.layers.walk import Comparison
+from quantkit.diagnosis.layers.walk import Comparison, channel_shifts
 from quantkit.errors import UserError
-from quantkit.evaluation.agreement import Outputs, agreement
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.load import NetworkSpec
@@ -42,6 +44,7 @@ def analyze(
     reference: Union[Model, NetworkSpec, None] = None,
     num_samples: Optional[int] = None,
     progress: Progress = silent,
+    executor: Executor = in_this_process,
 ) -> Analysis:
     """Say why an INT8 network differs from FP32, layer by layer.
 
@@ -57,6 +60,7 @@ def analyze(
             names.
         num_samples: the number of samples to use; None for 100, or all if there are fewer.
         progress: wraps the stream of batches.
+        executor: where to run the networks: in this process, or elsewhere.
 
     Raises:
         UserError: the bundle holds an FP32 network or no layer in INT8, or the reference cannot be loaded or is
@@ -81,30 +85,28 @@ def analyze(
     number = DEFAULT_IMAGES if num_samples is None else num_samples
     chosen = every.subset(number, at_most=num_samples is None)
     source = fused_reference(opened, reference, every)
-    of_task = agreement_of(opened.model)
-    comparison = Comparison(source.fused.graph, int8_network(opened.network), algorithms.channel_shift)
-    seen = InputWatch(opened.manifest.input.layout)
-    size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
-
-    def pairs() -> Iterator[tuple[Outputs, Outputs]]:
-        expected = number if chosen.size is None else chosen.size
-        for batch in progress(chosen.batches(size), -(-expected // size), "comparing layer by layer"):
-            seen.add(batch.data)
-            exact, rounded = comparison.add(batch.data)
-            if of_task is not None:
-                of_task.add(exact, rounded)
-            yield exact, rounded
-
-    names = [str(output) for output in source.model.graph.outputs]
-    is_scores = opened.manifest.class_scores or opened.manifest.step_scores
-    agreed = agreement(pairs(), names, is_scores, 0 if source.step_scores is None else shape[0])
-    if of_task is not None:
-        agreed = replace(agreed, scores=of_task.scores)
+    stream = chosen.stream(max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2)))
+    shifts: dict[Tensor, np.ndarray] = {}
+    if algorithms.channel_shift:
+        first = next(chosen.batches(stream.batch_size))
+        shifts = channel_shifts(source.fused.graph, int8_network(opened.network), first.data)
+    run = ComparisonRun(
+        source.fused.graph,
+        opened.network,
+        shifts,
+        opened.manifest.input.layout,
+        tuple(str(output) for output in source.model.graph.outputs),
+        opened.manifest.class_scores or opened.manifest.step_scores,
+        0 if source.step_scores is None else shape[0],
+        agreement_of(opened.model),
+    )
+    found = executor(run, stream, progress, "comparing layer by layer")
+    comparison, agreed = found.comparison, found.agreement
     uses = _uses(comparison, table)
     layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
     tensors = tuple(uses.values())
     noun = sample_noun(shape)
-    audited = audit(table, tensors, seen, calibration_digests(table, every))
+    audited = audit(table, tensors, found.input, calibration_digests(table, every))
     return Analysis(
         network=opened.manifest.name,
         data=every.name,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Optional
@@ -67,8 +68,9 @@ class InputWatch:
         """Start with nothing seen of inputs of this layout."""
         self._layout = layout
         self.digests: list[bytes] = []
+        # Of each batch the sum and the sum of squares of each channel, so that their order does not matter.
+        self._sums: list[np.ndarray] = []
         self._values = 0
-        self._sum = self._squares = np.zeros(0)
         self._constant = 0
         self._whole = True
 
@@ -80,17 +82,34 @@ class InputWatch:
             return
         images = np.moveaxis(images, self._layout.index("C"), 1)
         flat = images.reshape(*images.shape[:2], -1).astype(np.float64)
-        zeros = np.zeros(flat.shape[1])
-        self._sum = (self._sum if self._sum.size else zeros) + flat.sum(axis=(0, 2))
-        self._squares = (self._squares if self._squares.size else zeros) + np.square(flat).sum(axis=(0, 2))
+        self._sums.append(np.array([[flat.sum(axis=(0, 2)), np.square(flat).sum(axis=(0, 2))]]))
         self._values += flat.shape[0] * flat.shape[2]
         if flat.shape[2] > 1:
             self._constant += int((flat == flat[:, :, :1]).all(axis=(1, 2)).sum())
 
+    def state(self) -> dict[str, np.ndarray]:
+        """All that has been seen, by name."""
+        return {
+            "digests": np.frombuffer(b"".join(self.digests), np.uint8).reshape(len(self.digests), -1),
+            "sums": np.concatenate(self._sums) if self._sums else np.empty((0, 2, 0)),
+            "numbers": np.array([self._values, self._constant, self._whole], np.int64),
+        }
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Add the ``state`` of another watch, whose images come after these."""
+        self.digests += [digest.tobytes() for digest in state["digests"]]
+        if len(state["sums"]):
+            self._sums.append(state["sums"])
+        values, constant, whole = map(int, state["numbers"])
+        self._values, self._constant = self._values + values, self._constant + constant
+        self._whole = self._whole and bool(whole)
+
     def result(self) -> InputStatistics:
         """The statistics of all images so far."""
-        mean = self._sum / max(self._values, 1)
-        deviation = np.sqrt(np.maximum(self._squares / max(self._values, 1) - np.square(mean), 0.0))
+        sums = np.concatenate(self._sums) if self._sums else np.empty((0, 2, 0))
+        total, squares = (np.array([math.fsum(values) for values in each.T]) for each in (sums[:, 0], sums[:, 1]))
+        mean = total / max(self._values, 1)
+        deviation = np.sqrt(np.maximum(squares / max(self._values, 1) - np.square(mean), 0.0))
         return InputStatistics(tuple(mean.tolist()), tuple(deviation.tolist()), self._constant, self._whole)
 
 

@@ -10,7 +10,7 @@ levels, so that nothing saturates (section 2); dense layers do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,6 +54,16 @@ class OverflowSums:
         """Add the counts of a batch."""
         self._saturated = self._saturated + batch.counts if self._pairs else batch.counts
         self._pairs += batch.pairs
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What has been counted: of each channel, int64 (channels,), and pairs."""
+        return {"saturated": self._saturated, "pairs": np.array(self._pairs)}
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Add the ``state`` of others of the same layer."""
+        if pairs := int(state["pairs"]):
+            self._saturated = self._saturated + state["saturated"] if self._pairs else state["saturated"]
+            self._pairs += pairs
 
     def result(self) -> Overflow:
         """The shares over all batches."""

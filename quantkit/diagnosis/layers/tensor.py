@@ -121,6 +121,25 @@ class TensorWatch:
         codes = np.clip(np.rint(steps), self._grid.low, self._grid.high).astype(np.intp)
         self._codes += np.bincount(codes - self._grid.low, minlength=self._codes.size)
 
+    def state(self) -> dict[str, np.ndarray]:
+        """All that has been counted, by name."""
+        halves = (
+            (f"half{number}/{name}", values)
+            for number, half in enumerate(self._halves)
+            for name, values in half.state().items()
+        )
+        return {**dict(halves), "codes": self._codes, "saturated": np.array(self._saturated), "peaks": self._peaks}
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Add the ``state`` of another watch of the same tensor."""
+        for number, half in enumerate(self._halves):
+            other = Histogram()
+            other.restore({name: state[f"half{number}/{name}"] for name in half.state()})
+            half.merge(other)
+        self._codes = self._codes + state["codes"]
+        self._saturated += int(state["saturated"])
+        self._peaks = np.maximum(self._peaks, state["peaks"]) if self._peaks.size else state["peaks"]
+
     @property
     def histogram(self) -> Histogram:
         """All values."""

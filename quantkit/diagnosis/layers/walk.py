@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
+from quantkit.data.aggregation import under
 from quantkit.diagnosis.layers.layer import parts
 from quantkit.diagnosis.layers.overflow import OverflowSums
 from quantkit.diagnosis.layers.tensor import TensorWatch, grid
@@ -29,40 +32,43 @@ class LayerSums:
         self.weights = DeviationSums() if has_weights else None
         self.without_vnni, self.overflow = DeviationSums(), OverflowSums()
 
+    def state(self) -> dict[str, np.ndarray]:
+        """The sums by name."""
+        return {**{name: each.state for name, each in self._deviations().items()}, **self.overflow.state()}
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Add the ``state`` of the same layer's other sums."""
+        for name, each in self._deviations().items():
+            each.merge(state[name])
+        self.overflow.merge(state)
+
+    def _deviations(self) -> dict[str, DeviationSums]:
+        known = {"accumulated": self.accumulated, "own": self.own, "tensors": self.tensors}
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return {**known, **weights, "without VNNI": self.without_vnni}
+
 
 class Comparison:
     """Runs both networks over batches of images and sums up how they differ; memory holds one batch.
 
     The INT8 network is simulated in exact integers, so the result is that of processors with VNNI.
 
-    Tensors that channel shift moved by a constant per channel are compared after subtracting each channel's shift. The
-    rule of ``algorithms.channel_shift`` decides which tensors these may be; the constants are the channels' mean
-    differences from FP32 in the first batch.
+    Tensors that channel shift moved by a constant per channel are compared after subtracting each channel's shift.
 
     Attributes:
         layers: the sums of each INT8 layer, by its name.
         tensors: the watch of each tensor that becomes integers.
-        shifts: the estimated constants, each of a shape that can be added to its tensor.
+        shifts: the constants, each of a shape that can be added to its tensor.
     """
 
-    def __init__(self, reference: Graph, network: Int8Network, with_channel_shift: bool) -> None:
-        """Start with nothing seen; ``with_channel_shift``: whether channel shift may have moved tensors.
+    def __init__(self, reference: Graph, network: Int8Network, shifts: Values = MappingProxyType({})) -> None:
+        """Start with nothing seen; ``shifts`` are those of ``channel_shifts``.
 
         Raises:
             ModelError: the networks have different operators.
         """
-        reference = with_constants_folded(reference)
-        folded = replace(network.network, graph=with_constants_folded(network.graph))
-        network = replace(network, network=folded)
-        self._reference, self._network = reference, network
-        names = [{node.name for node in graph.nodes} for graph in (reference, network.graph)]
-        if names[0] != names[1]:
-            name = min(names[0] ^ names[1])
-            where = "INT8 network" if name in names[0] else "reference"
-            raise ModelError(
-                f"the reference is another network: the {where} has no operator {name!r}; "
-                "give the FP32 network that the bundle was made from"
-            )
+        reference, network = _alike(reference, network)
+        self._reference, self._network, self.shifts = reference, network, shifts
         self.layers = {
             node.name: LayerSums(fused_layer_of(node) is not None or recurrent_layer_of(node) is not None)
             for node in network.graph.nodes
@@ -72,12 +78,21 @@ class Comparison:
             tensor: TensorWatch(grid(form, network.has_seven_bits(tensor)))
             for tensor, form in network.network.plan.tensors.items()
         }
-        self._shiftable = {
-            node.output
-            for node in reference.nodes
-            if with_channel_shift and can_shift(QuantizedGraph(reference, network.network.plan), node)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that has been seen, by name."""
+        watched: dict[str, dict[str, np.ndarray]] = {
+            **{f"layers/{number}/": each.state() for number, each in enumerate(self.layers.values())},
+            **{f"tensors/{number}/": each.state() for number, each in enumerate(self.tensors.values())},
         }
-        self.shifts: dict[Tensor, np.ndarray] = {}
+        return {prefix + name: values for prefix, state in watched.items() for name, values in state.items()}
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Add the ``state`` of another comparison of these networks."""
+        for number, sums in enumerate(self.layers.values()):
+            sums.merge(under(f"layers/{number}/", state))
+        for number, watch in enumerate(self.tensors.values()):
+            watch.merge(under(f"tensors/{number}/", state))
 
     def add(self, images: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Add a batch of the networks' input; return the outputs of the FP32 and of the INT8 network."""
@@ -86,9 +101,6 @@ class Comparison:
         both = SideBySide(self._reference, self._network, images)
         exact, quantized = both.exact, both.quantized
         for node in both.run():
-            if node.output in self._shiftable and node.output not in self.shifts:
-                difference = quantized[node.output] - exact[node.output]
-                self.shifts[node.output] = difference.mean(axis=(0, *range(2, difference.ndim)), keepdims=True)
             for tensor in [tensor for tensor in exact if tensor.node == node.name]:
                 self._watch(tensor, exact[tensor])
             if node.name in self.layers:
@@ -111,3 +123,49 @@ class Comparison:
             sums.overflow.add(alone.saturating)
         if sums.weights is not None and alone.weights is not None:
             sums.weights.add(wanted, alone.weights)
+
+
+def channel_shifts(reference: Graph, network: Int8Network, images: np.ndarray) -> dict[Tensor, np.ndarray]:
+    """By how much channel shift has moved tensors: the mean difference of each channel from FP32 in a batch.
+
+    The rule of ``algorithms.channel_shift`` decides which tensors these may be.
+
+    Args:
+        reference: the FP32 network.
+        network: the INT8 network.
+        images: the networks' input.
+
+    Returns:
+        Constants of a shape that can be added to their tensors.
+
+    Raises:
+        ModelError: the networks have different operators.
+    """
+    reference, network = _alike(reference, network)
+    plan = QuantizedGraph(reference, network.network.plan)
+    shiftable = {node.name for node in reference.nodes if can_shift(plan, node)}
+    if not shiftable:
+        return {}
+    both = SideBySide(reference, network, images)
+    shifts = {}
+    for node in both.run():
+        if node.name in shiftable:
+            difference = both.quantized[node.output] - both.exact[node.output]
+            shifts[node.output] = difference.mean(axis=(0, *range(2, difference.ndim)), keepdims=True)
+    return shifts
+
+
+def _alike(reference: Graph, network: Int8Network) -> tuple[Graph, Int8Network]:
+    """Both networks with their constants folded, and the same operators."""
+    reference = with_constants_folded(reference)
+    folded = replace(network.network, graph=with_constants_folded(network.graph))
+    network = replace(network, network=folded)
+    names = [{node.name for node in graph.nodes} for graph in (reference, network.graph)]
+    if names[0] != names[1]:
+        name = min(names[0] ^ names[1])
+        where = "INT8 network" if name in names[0] else "reference"
+        raise ModelError(
+            f"the reference is another network: the {where} has no operator {name!r}; "
+            "give the FP32 network that the bundle was made from"
+        )
+    return reference, network

@@ -13,6 +13,7 @@ import quantkit
 from quantkit.bundle import read_bundle
 from quantkit.bundle.write import write_float_bundle
 from quantkit.data.sources import load_data
+from quantkit.diagnosis.layers import analyze as analyze_module
 from quantkit.diagnosis.layers.analysis import Analysis
 from quantkit.diagnosis.layers.analyze import analyze
 from quantkit.errors import DataError, ModelError, UserError
@@ -20,6 +21,7 @@ from quantkit.evaluation.compare import compare
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.load import load_model
 from quantkit.quantization.ptq_config import PTQConfig
+from tests.sharding import InParts
 
 
 def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_fused: FusedModel) -> None:
@@ -38,6 +40,22 @@ def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_
     first = load_data("digits:test")
     engine = compare(digits_fused, bundle.graph, quantkit.load_data(_pixels(first, 12)))
     assert analysis.agreement.cosine == pytest.approx(engine.cosine, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", ["digits", "shifted", "digits_ssd"])
+def test_samples_in_parts_are_analysed_as_all_at_once(
+    int8_engine: None, digits_bundle: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analyze_module, "_LARGEST_BATCH", 2)
+    bundle, data = digits_bundle, "digits:test"
+    if name != "digits":
+        network, data = ("digits_resnet20_v2", data) if name == "shifted" else (name, "scenes:test")
+        config = quantkit.QuantizationConfig(num_samples=8, preset="none" if name == "digits_ssd" else "fast")
+        bundle = quantkit.quantize(network, data.replace("test", "train"), config).save(tmp_path / name)
+    whole = analyze(bundle, data, num_samples=7)
+    assert analyze(bundle, data, num_samples=7, executor=InParts(4)) == whole
+    assert any(layer.shifted for layer in whole.layers) == (name == "shifted")
+    assert bool(whole.agreement.scores) == (name == "digits_ssd")
 
 
 def _pixels(samples: object, count: int) -> np.ndarray:

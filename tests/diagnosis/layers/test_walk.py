@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.execute import run
-from quantkit.diagnosis.layers.walk import Comparison
+from quantkit.diagnosis.layers.walk import Comparison, channel_shifts
 from quantkit.errors import ModelError
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph
@@ -29,9 +29,9 @@ DATA = images(16, seed=3)
 def compared(graph: Graph, algorithms: PTQConfig, batch: int, with_channel_shift: bool) -> Comparison:
     fused, plan = planned(graph, DATA)
     adjusted = apply_algorithms(QuantizedGraph(fused.graph, plan), fused.original, [DATA], "minmax", algorithms, silent)
-    comparison = Comparison(
-        fused.graph, int8_network(QuantizedGraph(adjusted.network.graph, adjusted.network.plan)), with_channel_shift
-    )
+    network = int8_network(QuantizedGraph(adjusted.network.graph, adjusted.network.plan))
+    shifts = channel_shifts(fused.graph, network, DATA[:batch]) if with_channel_shift else {}
+    comparison = Comparison(fused.graph, network, shifts)
     for start in range(0, len(DATA), batch):
         comparison.add(DATA[start : start + batch])
     return comparison
@@ -51,7 +51,7 @@ def test_the_same_whatever_the_batches() -> None:
 def test_the_outputs_are_those_of_the_engine() -> None:
     fused, plan = planned(residual_v2(), DATA)
     network = QuantizedGraph(fused.graph, plan)
-    (exact,), (quantized,) = Comparison(fused.graph, int8_network(network), False).add(DATA)
+    (exact,), (quantized,) = Comparison(fused.graph, int8_network(network)).add(DATA)
     np.testing.assert_allclose(exact, run(float_graph(fused.graph), {"data": DATA})[0], atol=1e-4)
     engine = run(int8_graph(network), {"data": DATA})[0]
     # Without VNNI the engine's own sums may saturate.
@@ -76,7 +76,7 @@ def test_tensors_that_channel_shift_moved(graph: Graph) -> None:
 
 def test_only_int8_layers_are_compared() -> None:
     fused, plan = planned(residual_v1(), DATA, "conv1")
-    comparison = Comparison(fused.graph, int8_network(QuantizedGraph(fused.graph, plan)), False)
+    comparison = Comparison(fused.graph, int8_network(QuantizedGraph(fused.graph, plan)))
     assert "relu1" not in comparison.layers
     assert {"relu0", "relu2", "dense"} <= comparison.layers.keys()
 
@@ -85,7 +85,7 @@ def test_another_network_is_refused_by_name() -> None:
     fused, plan = planned(residual_v1(), DATA)
     other, _ = planned(residual_v2(), DATA)
     with pytest.raises(ModelError, match="has no operator"):
-        Comparison(other.graph, int8_network(QuantizedGraph(fused.graph, plan)), False)
+        Comparison(other.graph, int8_network(QuantizedGraph(fused.graph, plan)))
 
 
 def test_weights_that_are_computed_from_parameters() -> None:
@@ -98,7 +98,7 @@ def test_weights_that_are_computed_from_parameters() -> None:
 def test_the_error_of_lstm_layers_has_parts(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = sequences(8, tokens=False)
     fused, network = quantized(monkeypatch, sequence_network("NTC"), steps)
-    comparison = Comparison(fused.graph, int8_network(network), False)
+    comparison = Comparison(fused.graph, int8_network(network))
     comparison.add(steps)
     assert len(network.int8_lstms) == 2
     for lstm in network.int8_lstms:
