@@ -112,9 +112,9 @@ def analyze(
         fp32 = load(terminal, reference or manifest.source.network, loading, own)
     with executor_of(terminal, on_cluster) as executor:
         analysis = analyzed(opened, data, fp32, num_samples, terminal.progress, executor)
-    terminal.stage(f"writing {out}")
-    with terminal.work.writing(out):
-        write_analysis(analysis, out, force)
+        terminal.stage(f"writing {out}")
+        with terminal.work.writing(out):
+            write_analysis(analysis, out, force)
     result = {"bundle": str(bundle), "page": str(out / PAGE), **analysis_json(analysis)}
     terminal.show(result, *_tables(analysis, str(out / PAGE), everything))
 

@@ -13,7 +13,7 @@ import click
 
 from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.benchmark.variants import DEFAULT_BUILDS, DEFAULT_VARIANTS, variants_of
-from quantkit.cli.hosts import OnHosts, measure_on_hosts
+from quantkit.cli.hosts import OnHosts, is_whole, measure_on_hosts
 from quantkit.cli.idle import refuse_idle
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
@@ -158,7 +158,8 @@ def benchmark(
     `quantkit report DIR` turns them into a page. Exit code 1: a cell failed, or nothing was measured.
 
     With --hosts, every host of a cluster measures at the same time, and the table of all adds up what they do together.
-    Builds are made on each host when first needed; files that the suite names must be there.
+    Builds are made on each host when first needed; files that the suite names must be there. A host's results come when
+    all of it is measured: what is interrupted is measured anew.
     """
     from quantkit.benchmark.suites.suite import find_suite
 
@@ -217,7 +218,7 @@ def benchmark(
     _show(terminal, results, folder)
     if not results.cells:
         terminal.warn("nothing was measured; give a larger --budget")
-    if not results.cells or any(cell.failure for cell in results.cells):
+    if not is_whole(results):
         click.get_current_context().exit(1)
 
 

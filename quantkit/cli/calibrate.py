@@ -76,8 +76,8 @@ def calibrate(
     fused = fuse_model(loaded, images)
     with executor_of(terminal, on_cluster) as executor:
         table = calibrated(fused, images, calib, method, terminal.progress, executor)
-    with terminal.work.writing(out):
-        write_table(table, out)
+        with terminal.work.writing(out):
+            write_table(table, out)
     result = _result(loaded.name, table, out, images.left_out)
     terminal.show(result, *_tables(result, sample_noun(loaded.input_shape)))
     terminal.warn_of_left_out(images.left_out)

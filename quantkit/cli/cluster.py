@@ -18,10 +18,26 @@ from quantkit.errors import UserError
 from quantkit.extras import require
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from quantkit.cluster.executor import ClusterExecutor
     from quantkit.data.aggregation import Executor
 
 _FILE = click.Path(path_type=Path)
+
+
+Tls = Optional[tuple[Path, Path, Path]]
+
+
+def tls_option(more: str = "") -> Tls:
+    """The field for the certificates of a cluster; ``more`` is added to its help."""
+    tls: Tls = option(
+        "--tls",
+        type=(_FILE, _FILE, _FILE),
+        metavar="CA CERT KEY",
+        help=f"Certificates (.pem) for a cluster whose nodes talk over TLS.{more}",
+    )
+    return tls
 
 
 @dataclass(frozen=True)
@@ -41,12 +57,7 @@ class OnCluster:
         metavar="N",
         help="How many samples a worker takes at a time.  [default: 4 shards for each worker, at most 256 samples]",
     )
-    tls: Optional[tuple[Path, Path, Path]] = option(
-        "--tls",
-        type=(_FILE, _FILE, _FILE),
-        metavar="CA CERT KEY",
-        help="Certificates (.pem) for a cluster whose nodes talk over TLS. local:N makes its own.",
-    )
+    tls: Optional[tuple[Path, Path, Path]] = tls_option(" local:N makes its own.")
     dashboard: bool = option(
         "--dashboard",
         is_flag=True,
@@ -92,7 +103,9 @@ def _check_report(path: Path) -> None:
 
 @contextmanager
 def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
-    """The executor that the options ask for, until the end of the context.
+    """The executor that the options ask for, until the end of the context, which says what a cluster has done.
+
+    Results are written within the context, so that a page that cannot be written costs nothing else.
 
     Raises:
         UserError: there is no such cluster, or an option needs one.
@@ -103,30 +116,48 @@ def executor_of(terminal: Terminal, options: OnCluster) -> Iterator[Executor]:
 
         yield in_this_process
         return
-    from quantkit.cluster.connect import TlsFiles, connected
     from quantkit.cluster.executor import ClusterExecutor
+
+    with (
+        client_of(terminal, options.cluster, options.tls, options.dashboard) as client,
+        ClusterExecutor(client, options.shard_size, options.engine_threads) as executor,
+    ):
+        terminal.tell(f"cluster: {executor.description}")
+        yield executor
+        _tell(terminal, executor, options.cluster_report)
+
+
+@contextmanager
+def client_of(terminal: Terminal, cluster: str, tls: Tls, dashboard: bool = False) -> Iterator[Client]:
+    """A client of a cluster, until the end of the context.
+
+    Raises:
+        UserError, ClusterError: see ``connected``.
+    """
+    from quantkit.cluster.connect import TlsFiles, connected
 
     # Errors become one line of ours.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    tls = None if options.tls is None else TlsFiles(*options.tls)
-    terminal.stage(f"connecting to {options.cluster}")
-    with connected(options.cluster, tls, options.dashboard) as client:
-        if options.dashboard:
+    terminal.stage(f"connecting to {cluster}")
+    with connected(cluster, None if tls is None else TlsFiles(*tls), dashboard) as client:
+        if dashboard:
             terminal.tell(f"dashboard: {client.dashboard_link or 'the cluster has none'}")
-        with ClusterExecutor(client, options.shard_size, options.engine_threads) as executor:
-            terminal.tell(f"cluster: {executor.description}")
-            yield executor
-            if executor.work:
-                _tell(terminal, executor, options.cluster_report)
+        yield client
 
 
 def _tell(terminal: Terminal, executor: ClusterExecutor, report: Optional[Path]) -> None:
     """Say what a cluster has done, in a line and on a page."""
     from quantkit.cluster.timeline import timeline
 
+    if not executor.work:
+        if report is not None:
+            terminal.warn(f"nothing had to be computed on the cluster, so there is nothing to tell in {report}")
+        return
     terminal.tell(f"cluster: {timeline(executor.work, executor.slots).text}")
     if report is None:
         return
+    # The result may lie there by now.
+    _check_report(report)
     from quantkit.cluster.page import cluster_page
     from quantkit.files.files import writing
 

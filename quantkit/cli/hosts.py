@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.cli.cluster import client_of, tls_option
 from quantkit.cli.options import given, option
 from quantkit.cli.terminal import Terminal
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quantkit.benchmark.measuring.measurement import Conditions
+    from quantkit.benchmark.results.results import Results
     from quantkit.benchmark.suites.suite import Suite
     from quantkit.cli.console import RenderableType
     from quantkit.cluster.hosts import HostRun
-
-_FILE = click.Path(path_type=Path)
 
 
 @dataclass(frozen=True)
@@ -35,17 +34,14 @@ class OnHosts:
         help="Measure a SUITE on every host of a Dask cluster at the same time, each alone: a scheduler's address "
         "(tcp://HOST:8786), or its file (.json). Results lie in DIR/HOST.",
     )
-    tls: Optional[tuple[Path, Path, Path]] = option(
-        "--tls",
-        type=(_FILE, _FILE, _FILE),
-        metavar="CA CERT KEY",
-        help="Certificates (.pem) for a cluster whose nodes talk over TLS.",
-    )
+    tls: Optional[tuple[Path, Path, Path]] = tls_option()
 
     def __post_init__(self) -> None:
         """Refuse options that would have no effect."""
         if self.hosts is None and (name := next(given(self), None)) is not None:
             raise click.UsageError(f"{name} is about clusters; give --hosts")
+        if self.hosts is not None and self.hosts.startswith("local:"):
+            raise click.UsageError(f"--hosts {self.hosts} is this host alone; leave --hosts out")
 
 
 def measure_on_hosts(
@@ -57,18 +53,25 @@ def measure_on_hosts(
         UserError: there is no such cluster, or a folder of results may not be written.
         ClusterError: the cluster does not answer, or its hosts cannot be used.
     """
-    from quantkit.cluster.connect import TlsFiles, connected
     from quantkit.cluster.hosts import run_on_hosts
 
-    # Errors become one line of ours.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    tls = None if options.tls is None else TlsFiles(*options.tls)
-    terminal.stage(f"connecting to {options.hosts}")
-    with connected(options.hosts or "", tls) as client:
+    with client_of(terminal, options.hosts or "", options.tls) as client:
         terminal.stage(f"measuring {suite.name} on every host")
         runs = run_on_hosts(client, suite, folder, conditions, terminal.tell, force)
     terminal.show(_document(runs), *_tables(runs))
-    return all(run.results is not None and not any(cell.failure for cell in run.results.cells) for run in runs)
+    measured = True
+    for run in runs:
+        if run.results is None:
+            terminal.warn(f"{run.host} measured nothing: {run.failure}")
+        elif not run.results.cells:
+            terminal.warn(f"{run.host} measured nothing; give a larger --budget")
+        measured = measured and run.results is not None and is_whole(run.results)
+    return measured
+
+
+def is_whole(results: Results) -> bool:
+    """Whether something was measured, and no cell failed."""
+    return bool(results.cells) and not any(cell.failure for cell in results.cells)
 
 
 def _document(runs: Sequence[HostRun]) -> dict[str, Any]:

@@ -128,9 +128,9 @@ def quantize(
             executor,
             calibration.skip_bad,
         )
-    terminal.stage(f"writing {out}")
-    with terminal.work.writing(out):
-        quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)
+        terminal.stage(f"writing {out}")
+        with terminal.work.writing(out):
+            quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)
     _report(terminal, model, loading, preprocessing.fit, quantized, out, timing)
     terminal.warn_of_left_out(quantized.network.left_out)
     mixed = quantized.network.mixed

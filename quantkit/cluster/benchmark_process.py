@@ -24,6 +24,8 @@ def main() -> None:
     if request is not None:
         threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
         write_frame(out, pickle.dumps(_answer(request)))
+        # The thread that waits for the end of standard input holds it.
+        os._exit(0)
 
 
 def _answer(request: bytes) -> tuple[str, ...]:

@@ -32,13 +32,13 @@ def read_frame(stream: IO[bytes]) -> Optional[bytes]:
 
 
 def error_of(kind: str, message: str) -> Exception:
-    """One of quantkit's errors by the name of its class, as processes tell each other; of others an ``EngineError``."""
+    """One of quantkit's errors by the name of its class, as processes tell each other; else an ``EngineError``."""
     from quantkit import errors
 
     known: Any = getattr(errors, kind, None)
     is_error = isinstance(known, type) and issubclass(known, errors.QuantkitError)
-    is_plain = is_error and known.__init__ is errors.QuantkitError.__init__
-    return known(message) if is_plain else errors.EngineError(message)
+    # This one needs more than a message.
+    return known(message) if is_error and known is not errors.InstanceError else errors.EngineError(message)
 
 
 def _exactly(stream: IO[bytes], size: int) -> Optional[bytes]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -19,7 +20,7 @@ from quantkit.benchmark.results.results import Results
 from quantkit.benchmark.suites.suite import Suite
 from quantkit.cluster.host_benchmark import Measured, end_measurement, measure_on_host
 from quantkit.cluster.node import Node, this_node
-from quantkit.cluster.tasks import answered
+from quantkit.cluster.tasks import answered, answering
 from quantkit.data.sources import load_data
 from quantkit.errors import ClusterError, QuantkitError
 from quantkit.files.folders import Kind, check_destination, replacing
@@ -33,6 +34,9 @@ RESULTS = Kind("the results of a benchmark", RUN, frozenset({RUN, f"{CELLS}/*.js
 
 # How often the clock of a host is asked for; the shortest way there and back tells it best.
 _ASKED = 9
+
+# Seconds after which lost workers are looked for.
+_LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def run_on_hosts(
     """Measure a suite on each host of a cluster, all at the same time, and gather the results.
 
     Nothing else may run on the hosts. Each measures in a process of its own, with the environment that its worker was
-    started with.
+    started with, but for the numbers of threads that Dask sets.
 
     Args:
         client: of the cluster; one worker of each host is used.
@@ -109,7 +113,8 @@ def run_on_hosts(
     with _measuring(client, hosts, suite, conditions) as futures:
         for worker, future in _as_completed(client, futures):
             run = _gathered(future, hosts[worker], folders[worker], clocks[worker], force)
-            tell(f"{run.host}: {run.failure or f'measured in {(run.ended - run.began) / 60:.1f} min'}")
+            if run.failure is None:
+                tell(f"{run.host}: measured in {(run.ended - run.began) / 60:.1f} min")
             runs.append(run)
     return tuple(sorted(runs, key=lambda run: run.host))
 
@@ -151,11 +156,25 @@ def _hosts(client: Client) -> dict[str, str]:
                 "same there"
             )
         workers.setdefault(node.host, worker)
+    return _folder_names({worker: host for host, worker in workers.items()})
+
+
+def _folder_names(hosts: Mapping[str, str]) -> dict[str, str]:
+    """A name for the folder of each worker's host: its own; those of one name are numbered, in the same way each time.
+
+    Args:
+        hosts: by worker, each its name and what tells it from others of this name, after a space.
+    """
+    own = {
+        worker: re.sub(r"[^A-Za-z0-9_.-]", "_", host.partition(" ")[0]).lstrip(".") or "host"
+        for worker, host in hosts.items()
+    }
     names: dict[str, str] = {}
-    for host, worker in workers.items():
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", host.partition(" ")[0]).lstrip(".") or "host"
-        taken = sum(each == name or each.startswith(f"{name}-") for each in names.values())
-        names[worker] = f"{name}-{taken + 1}" if taken else name
+    for worker in sorted(hosts, key=lambda each: hosts[each]):
+        free = (f"{own[worker]}-{number}" for number in count(2))
+        taken = {*own.values(), *names.values()}
+        is_first = own[worker] not in names.values()
+        names[worker] = own[worker] if is_first else next(name for name in free if name not in taken)
     return names
 
 
@@ -191,34 +210,56 @@ def _measuring(
             for worker, name in names.items()
         }
     finally:
-        # Of a scheduler or worker that is gone, nothing is left to end.
-        with suppress(Exception):
-            for worker, name in names.items():
+        for worker, name in names.items():
+            # Of a scheduler or worker that is gone, nothing is left to end.
+            with suppress(Exception):
                 client.run(end_measurement, name, workers=[worker], on_error="ignore")
 
 
 def _as_completed(client: Client, futures: Mapping[str, Future]) -> Iterator[tuple[str, Future]]:
-    from distributed import as_completed
+    """The futures by their workers as they end; also those of workers that are lost, which never do."""
+    from distributed import CancelledError, wait
 
-    workers = {future.key: worker for worker, future in futures.items()}
-    for future in as_completed(list(futures.values()), loop=client.loop):
-        yield workers[future.key], future
+    waiting = dict(futures)
+    while waiting:
+        with answering(client), client.as_current(), suppress(TimeoutError, CancelledError):
+            wait(list(waiting.values()), timeout=_LOOK_EVERY, return_when="FIRST_COMPLETED")
+        with answering(client):
+            known = client.nthreads()
+        for worker, future in list(waiting.items()):
+            if future.done() or worker not in known:
+                del waiting[worker]
+                yield worker, future
 
 
 def _gathered(future: Future, host: str, folder: Path, clock: Clock, force: bool) -> HostRun:
     """What a host has measured, written into its folder."""
     try:
+        if not future.done():
+            raise ClusterError("its worker was lost")
         measured: Measured = future.result()
+        _write(measured.files, folder, force)
+        results = read_results(folder)
     except QuantkitError as error:
-        return HostRun(host, folder, clock, 0.0, 0.0, None, str(error))
-    # Of Dask: the worker is gone, say.
+        return _failed(host, folder, clock, str(error))
+    # Of Dask, such as of a worker that was lost.
     except Exception as error:
-        return HostRun(host, folder, clock, 0.0, 0.0, None, f"the host was lost ({type(error).__name__}: {error})")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(folder, force, RESULTS) as new:
-        (new / CELLS).mkdir()
-        for name, content in measured.files.items():
-            if name == RUN or re.fullmatch(rf"{CELLS}/[^/]+\.json", name):
-                (new / name).write_bytes(content)
-    began, ended = measured.began - clock.ahead, measured.ended - clock.ahead
-    return HostRun(host, folder, clock, began, ended, read_results(folder), None)
+        return _failed(host, folder, clock, f"the host was lost ({type(error).__name__}: {error})")
+    return HostRun(host, folder, clock, measured.began - clock.ahead, measured.ended - clock.ahead, results, None)
+
+
+def _failed(host: str, folder: Path, clock: Clock, why: str) -> HostRun:
+    earlier = f"; {folder} holds an earlier run" if folder.exists() else ""
+    return HostRun(host, folder, clock, 0.0, 0.0, None, f"{why}{earlier}")
+
+
+def _write(files: Mapping[str, bytes], folder: Path, force: bool) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder, force, RESULTS) as new:
+            (new / CELLS).mkdir()
+            for name, content in files.items():
+                if name == RUN or re.fullmatch(rf"{CELLS}/[^/]+\.json", name):
+                    (new / name).write_bytes(content)
+    except OSError as error:
+        raise QuantkitError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from error

@@ -45,6 +45,8 @@ _STYLES = (
 _MOST_ROWS = 64
 _NAME = 34
 _WIDE, _ROW = 7.0, 0.24
+# Bars that can be told apart, and gaps: so many of them are as wide as the figure.
+_MOST_BARS, _WIDTHS = 2000, 500
 
 
 def cluster_page(work: Sequence[Work], slots: int, description: str, again: int, copies: int) -> str:
@@ -124,17 +126,17 @@ def _figure(work: Sequence[Work]) -> Figure:
 
 
 def _draw(axes: Axes, rows: Sequence[tuple[str, Sequence[Work]]], styles: Mapping[str, Style]) -> None:
-    start = min(each.began for _, own in rows for each in own)
+    everything = [each for _, own in rows for each in own]
+    start, end = min(each.began for each in everything), max(each.ended for each in everything)
+    # Of very many shards the gaps are seen, not the shards.
+    gap = (end - start) / _WIDTHS if len(everything) > _MOST_BARS else 0.0
     for place, (_, own) in enumerate(rows):
-        for each in own:
-            style = styles[each.title]
-            axes.barh(
-                place,
-                each.seconds,
-                left=each.began - start,
-                height=0.7,
-                color=style.value,
-                hatch=style.hatch,
+        for title, part in _by(own, lambda each: each.title).items():
+            axes.broken_barh(
+                [(began - start, ended - began) for began, ended in _spans(part, gap)],
+                (place - 0.35, 0.7),
+                color=styles[title].value,
+                hatch=styles[title].hatch,
                 edgecolor=LIGHT["paper"],
                 linewidth=0.4,
             )
@@ -142,6 +144,17 @@ def _draw(axes: Axes, rows: Sequence[tuple[str, Sequence[Work]]], styles: Mappin
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("seconds")
+
+
+def _spans(work: Sequence[Work], gap: float) -> list[tuple[float, float]]:
+    """The beginnings and ends of shards; those less than ``gap`` seconds apart are one, if that is not 0."""
+    spans: list[tuple[float, float]] = []
+    for each in sorted(work, key=lambda each: each.began):
+        if gap and spans and each.began - spans[-1][1] < gap:
+            spans[-1] = spans[-1][0], max(spans[-1][1], each.ended)
+        else:
+            spans.append((each.began, each.ended))
+    return spans
 
 
 def _by(work: Sequence[Work], key: Callable[[Work], str]) -> dict[str, list[Work]]:

@@ -115,7 +115,9 @@ class _Pool:
     def stop_busy(self) -> None:
         """End the engines that compute."""
         with self._changed:
-            busy = [engine for number, engine in self._engines.items() if number not in self._idle]
+            numbers = [number for number in self._engines if number not in self._idle]
+            # None is offered again, whenever its shard ends.
+            busy = [self._engines.pop(number) for number in numbers]
         for engine in busy:
             engine.stop()
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _WHAT = "samples in object stores"
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_PASSWORD = re.compile(r"[^/]*//[^/@]*:[^/@]*@")
+# Secrets may hold any character. In addresses of the web, names are secrets, too.
+_PASSWORD = re.compile(r"[^/]*://(.*:.*@|(?<=http://)[^/]*@|(?<=https://)[^/]*@)", re.DOTALL | re.IGNORECASE)
 
 # Their names in fsspec; the extra brings what these need.
 _OF_S3 = ("s3", "s3a")
@@ -52,12 +53,12 @@ class StoredFolder:
     Attributes:
         address: the folder's.
         stamps: what tells that no file has changed since; None: the store does not tell.
-        sizes: the bytes of each file.
+        sizes: the bytes of each file; None where the store does not tell.
     """
 
     address: str
     stamps: Optional[tuple[Stamp, ...]]
-    sizes: Mapping[str, int] = field(compare=False, repr=False)
+    sizes: Mapping[str, Optional[int]] = field(compare=False, repr=False)
     _objects: _Objects = field(compare=False, repr=False)
     _ahead: ReadAhead = field(compare=False, repr=False)
 
@@ -79,7 +80,12 @@ class StoredFolder:
         """See ``ShardFiles``."""
         if file not in self.sizes:
             raise _absent(self.where(file))
-        return self.sizes[file]
+        size = self.sizes[file]
+        if size is None:
+            raise SamplesUnavailable(
+                f"the store does not tell how large {self.where(file)} is; give a store that does, or a local folder"
+            )
+        return size
 
     def content(self, file: str, most: int) -> bytes:
         """See ``ShardFiles``."""
@@ -104,7 +110,7 @@ def stored_folder(address: str, marker: str) -> StoredFolder:
     """
     objects = _Objects(address.rstrip("/"), *_opened(address))
     entries = objects.listed(marker)
-    sizes = {name: int(entry["size"]) for name, entry in entries.items() if entry.get("size") is not None}
+    sizes = {name: None if entry.get("size") is None else int(entry["size"]) for name, entry in entries.items()}
     return StoredFolder(objects.address, _stamps(entries), sizes, objects, ReadAhead(objects.fetch))
 
 

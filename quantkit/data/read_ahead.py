@@ -90,7 +90,11 @@ class ReadAhead:
                 new.append(self._add(file, window.end, 2 * (window.end - window.start), size, True))
         for each in new:
             # Daemons: nobody waits for a store that does not answer when the process ends.
-            Thread(target=self._fill, args=(each,), name="read-ahead", daemon=True).start()
+            try:
+                Thread(target=self._fill, args=(each,), name="read-ahead", daemon=True).start()
+            except RuntimeError:
+                # There can be no more threads.
+                self._fill(each)
         return window
 
     def _held(self, file: str, place: int) -> Optional[_Window]:

@@ -50,6 +50,29 @@ def test_an_analysis_is_that_without_a_cluster(run: Run, int8_engine: None) -> N
     assert Path("one/analysis.json").read_bytes() == Path("two/analysis.json").read_bytes()
 
 
+def test_a_page_that_cannot_be_written_costs_no_result(run: Run, checkpoint: Path, samples: Path) -> None:
+    calibrating = ["calibrate", checkpoint, "--input-shape", SHAPE, "--calib-data", samples, "--calib", "20"]
+    same = run(*calibrating, "--out", "same.json", "--cluster", "local:1", "--cluster-report", "same.json")
+    assert same.exit_code == 2 and "same.json exists already; remove it" in same.stderr
+    json.loads(Path("same.json").read_text())
+
+
+def test_a_damaged_image_ends_as_without_a_cluster(run: Run, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"\x89PNG no image")
+    calibrating = ["calibrate", checkpoint, "--input-shape", SHAPE, "--calib-data", tmp_path / "images", "--calib", "1"]
+    for on_cluster in ([], ["--cluster", "local:1"]):
+        ended = run(*calibrating, "--fit", "stretch", "--out", "table.json", *on_cluster)
+        assert ended.exit_code == 2 and "a.png" in ended.stderr, ended.stderr
+
+
+def test_what_was_not_computed_is_on_no_page(run: Run) -> None:
+    quantizing = ["quantize", "digits_resnet20_v2", "--preset", "none", "--no-latency", "--out", "digits"]
+    shipped = run(*quantizing, "--cluster", "local:1", "--cluster-report", "page.html")
+    assert shipped.exit_code == 0 and "so there is nothing to tell in page.html" in shipped.stderr
+    assert not Path("page.html").exists()
+
+
 def test_ctrl_c_ends_all_processes(checkpoint: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.npz"
     np.savez(many, x=np.random.default_rng(0).normal(size=(4000, 3, 16, 16)).astype(np.float32))
@@ -130,6 +153,7 @@ def test_requests_that_make_no_sense(run: Run, checkpoint: Path, samples: Path, 
         (["smoke", "--tls", "a", "b", "c"], "--tls is about clusters; give --hosts"),
         (["digits_resnet20_v2", "--hosts", "cluster.json"], "--hosts measures a SUITE, and digits_resnet20_v2 is none"),
         (["smoke", "--hosts", "cluster.json"], "there is no scheduler file cluster.json"),
+        (["smoke", "--hosts", "local:2"], "--hosts local:2 is this host alone"),
     ],
 )
 def test_hosts_that_make_no_sense(run: Run, words: list[str], told: str) -> None:

@@ -32,14 +32,16 @@ def node(arguments: Sequence[str], folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def scheduler_and_worker(folder: Path, *options: str, port: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
+def scheduler_and_worker(
+    folder: Path, *options: str, port: int = 0, of_worker: Sequence[str] = ()
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler, at a free port or this one, and a worker; their file is ``cluster.json`` in the folder."""
     path = folder / "cluster.json"
     path.unlink(missing_ok=True)
     common = ["--scheduler-file", str(path), "--host", "127.0.0.1", "--no-dashboard", *options]
     started: list[subprocess.Popen[bytes]] = []
     try:
-        for program in (["scheduler", "--port", str(port)], ["worker", "--nthreads", "1"]):
+        for program in (["scheduler", "--port", str(port)], ["worker", "--nthreads", "1", *of_worker]):
             command = [sys.executable, "-m", "dask", *program, *common]
             started.append(subprocess.Popen(command, env=environment(), cwd=folder, stderr=subprocess.DEVNULL))
             while not path.exists():

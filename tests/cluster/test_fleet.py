@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from quantkit.benchmark.results.cell_figures import figures
 from quantkit.benchmark.results.result_files import read_results
 from quantkit.benchmark.suites.suite import Suite, read_suite
 from quantkit.cluster import hosts as on_hosts
+from quantkit.cluster.connect import connected
 from quantkit.cluster.hosts import Clock, FleetRow, HostRun, fleet, run_on_hosts, together
 from quantkit.errors import UserError
 from quantkit.host.children import descendants
 from tests.cluster.hosts import Host, client_of
+from tests.cluster.nodes import scheduler_and_worker
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -96,6 +99,36 @@ def test_a_host_that_cannot_measure_says_why(client: Client, tmp_path: Path) -> 
     (run,) = run_on_hosts(client, too_large, tmp_path / "fleet", Conditions(), lambda message: None)
     assert run.results is None and run.failure is not None and "4096" in run.failure
     assert not (tmp_path / "fleet").exists()
+
+
+def test_a_host_that_is_lost_is_told(tmp_path: Path) -> None:
+    def killed() -> None:
+        wait_for(measuring)
+        nodes[1].kill()
+
+    with (
+        scheduler_and_worker(tmp_path, of_worker=["--no-nanny"]) as nodes,
+        connected(str(tmp_path / "cluster.json")) as client,
+    ):
+        client.wait_for_workers(1, timeout=60)
+        killer = Thread(target=killed)
+        killer.start()
+        (run,) = run_on_hosts(client, suite(tmp_path), tmp_path / "fleet", Conditions(), lambda message: None)
+        killer.join()
+    assert run.results is None and run.failure is not None and "lost" in run.failure
+
+
+def test_folders_have_the_names_of_their_hosts() -> None:
+    hosts = {
+        "tcp://3": "node 3",
+        "tcp://1": "node-2 1",
+        "tcp://2": "node 2",
+        "tcp://4": "../odd 4",
+        "tcp://5": "node 5",
+    }
+    names = {"tcp://2": "node", "tcp://1": "node-2", "tcp://3": "node-3", "tcp://4": "_odd", "tcp://5": "node-4"}
+    assert on_hosts._folder_names(hosts) == names
+    assert on_hosts._folder_names(dict(reversed(hosts.items()))) == names
 
 
 def test_what_measures_ends_with_the_command(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from quantkit.cluster.page import cluster_page
+from quantkit.cluster.page import _spans, cluster_page
 from quantkit.cluster.worker import Work
 
 WORK = [
@@ -55,3 +55,15 @@ def test_of_very_many_workers_the_first_are_drawn() -> None:
     html = cluster_page(many, 70, "many", 0, 0)
     assert "The first 64 of 70 workers." in html
     assert any(row[0] == "tcp://10.0.0.1:40069" for row in rows(html) if row)
+
+
+def test_of_very_many_shards_the_gaps_are_drawn() -> None:
+    halves = [(0.0, 10.0), (20.0, 30.0)]
+    shards = [
+        Work("counting", 0, 1, "tcp://a", "node", start + number / 200, start + (number + 1) / 200)
+        for start, _ in halves
+        for number in range(2000)
+    ]
+    assert len(_spans(shards, 0.0)) == 4000
+    assert _spans(shards, 0.06) == [pytest.approx(half) for half in halves]
+    assert len(cluster_page(shards, 1, "one", 0, 0)) < 40_000

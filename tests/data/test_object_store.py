@@ -212,10 +212,36 @@ def test_addresses_that_cannot_be_opened(address: str, kind: type[Exception], to
         load_data(address)
 
 
-def test_passwords_are_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sftp://user:hidden@host/shards",
+        "s3://KEY:with/hidden@bucket/shards",
+        "ftp://me@corp.com:hidden@host/shards",
+        "https://hidden@host/shards",
+        "HTTP://hidden@host",
+    ],
+)
+def test_passwords_are_not_repeated(address: str) -> None:
     with pytest.raises(DataError, match="an address holds a password") as caught:
-        load_data("sftp://user:hidden@host/shards")
+        load_data(address)
     assert "hidden" not in str(caught.value)
+
+
+def test_names_are_no_passwords() -> None:
+    assert not any(map(object_store._PASSWORD.match, ("abfs://container@account/shards", "sftp://user@host/shards")))
+
+
+def test_stores_that_tell_no_sizes(shards: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(shards, MEMORY)
+    listed = object_store._Objects.listed
+
+    def without_sizes(self: Any, marker: str) -> dict[str, Any]:
+        return {name: {**entry, "size": None} for name, entry in listed(self, marker).items()}
+
+    monkeypatch.setattr(object_store._Objects, "listed", without_sizes)
+    with pytest.raises(SamplesUnavailable, match=r"does not tell how large memory://.*shards\.json is"):
+        load_data(MEMORY)
 
 
 def test_the_extra_of_s3_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

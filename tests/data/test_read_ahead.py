@@ -164,3 +164,12 @@ def test_a_file_of_ranges_reads_like_a_file(store: Store) -> None:
     assert (file.seek(-10, 2), file.read(), file.read(5)) == (SIZE - 10, CONTENT[-10:], b"")
     assert (file.seek(2 * SIZE), file.read(5), file.seek(20), file.seek(-5, 1)) == (2 * SIZE, b"", 20, 15)
     assert file.read(10) == CONTENT[15:25]
+
+
+def test_without_threads_the_reader_fetches_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    ahead = ReadAhead(store.fetch)
+    assert b"".join(ahead.read("a", start, start + 100, SIZE) for start in range(0, 2000, 100)) == CONTENT[:2000]
