@@ -86,24 +86,25 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
     nodes = () if dashboard else ("scheduler", "worker")
     pages: dict[str, Any] = {f"distributed.{node}.http.routes": [] for node in nodes}
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set(pages))
         stack.enter_context(_importable())
         try:
-            cluster = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    protocol="tls://",
-                    security=Security.temporary(),
-                    # Any free port, on which nothing is served without the routes.
-                    dashboard_address="127.0.0.1:0",
-                    scheduler_kwargs={"dashboard": dashboard},
-                    silence_logs=logging.CRITICAL,
-                    preload=[local_worker.__name__],
+            # Nodes keep what they find when they are made; other clusters of this process have pages of their own.
+            with dask.config.set(pages):
+                cluster = stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=workers,
+                        threads_per_worker=1,
+                        processes=True,
+                        host="127.0.0.1",
+                        protocol="tls://",
+                        security=Security.temporary(),
+                        # Any free port, on which nothing is served without the routes.
+                        dashboard_address="127.0.0.1:0",
+                        scheduler_kwargs={"dashboard": dashboard},
+                        silence_logs=logging.CRITICAL,
+                        preload=[local_worker.__name__],
+                    )
                 )
-            )
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
         except (OSError, RuntimeError) as error:
             raise ClusterError(f"{counted(workers, 'worker')} cannot be started here ({error}); give fewer") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -13,6 +14,9 @@ import pytest
 from quantkit.cluster import connect
 from quantkit.cluster.connect import TlsFiles, connected
 from quantkit.errors import ClusterError, UserError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 pytestmark = pytest.mark.requires("cluster")
 
@@ -50,13 +54,14 @@ def served(port: int, page: str) -> int:
 
 
 @pytest.mark.parametrize("dashboard", [True, False])
-def test_the_dashboard_is_served_where_it_is_asked_for(dashboard: bool) -> None:
+def test_the_dashboard_is_served_where_it_is_asked_for(client: Client, dashboard: bool) -> None:
+    """Whatever is served of another cluster of this process."""
     import psutil
 
-    with connected("local:1", dashboard=dashboard) as client:
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/status", client.dashboard_link)
-        of_scheduler = urlsplit(client.dashboard_link).port
-        (of_worker,) = client.run(lambda dask_worker: dask_worker.http_server.port).values()
+    with connected("local:1", dashboard=dashboard) as own:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/status", own.dashboard_link)
+        of_scheduler = urlsplit(own.dashboard_link).port
+        (of_worker,) = own.run(lambda dask_worker: dask_worker.http_server.port).values()
         pages = [(of_scheduler, "/status"), (of_scheduler, "/info/main/workers.html"), (of_worker, "/metrics")]
         assert [served(port, page) for port, page in pages] == [200 if dashboard else 404] * 3
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
