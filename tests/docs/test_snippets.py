@@ -167,5 +167,5 @@ def test_a_command_that_fails_or_prints_something_else_is_noticed(
     monkeypatch.chdir(tmp_path)
     for wrong in ("$ quantkit verify nothing\n", "$ quantkit --version\nquantkit version 0.1.0\n"):
         with pytest.raises(AssertionError):
-            _run(Snippet("page", 1, "console", wrong, None), {})
-    _run(Snippet("page", 1, "console", "$ quantkit --version\nquantkit 9.9.9\n", None), {})
+            _run(Snippet("page", 1, "console", wrong, None), {}, ExitStack())
+    _run(Snippet("page", 1, "console", "$ quantkit --version\nquantkit 9.9.9\n", None), {}, ExitStack())
