@@ -46,27 +46,18 @@ def analyze(
     progress: Progress = silent,
     executor: Executor = in_this_process,
 ) -> Analysis:
-    """Say why an INT8 network differs from FP32, layer by layer.
-
-    The FP32 network is the fused one, whose tensors have the same names as the INT8 network's. The INT8 network is
-    simulated in exact integers. Each image is read and preprocessed once, as far as a ``CalibrationDataset`` caches
-    them; beyond that, memory does not grow with their number.
+    """Analyse as ``api.analyze`` does, wherever networks run.
 
     Args:
-        bundle: an INT8 bundle, or its directory.
-        evaluation_data: anything that ``load_data`` takes, or a dataset in the bundle's form; preferably images that
-            the network was not calibrated with.
-        reference: the FP32 network, a Model or anything that ``load_model`` takes; None for the one that the bundle
-            names.
-        num_samples: the number of samples to use; None for 100, or all if there are fewer.
+        bundle: see ``api.analyze``, as the next four.
+        evaluation_data: what to compare on.
+        reference: the FP32 network.
+        num_samples: the number of samples to use.
         progress: wraps the stream of batches.
         executor: where to run the networks: in this process, or elsewhere.
 
     Raises:
-        UserError: the bundle holds an FP32 network or no layer in INT8, or the reference cannot be loaded or is
-            another network.
-        BundleError: the bundle is damaged.
-        DataError: the samples cannot be used.
+        QuantkitError: see ``api.analyze``.
     """
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
     table = calibration_of(opened)
