@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,14 @@ _FORMS = "give local:N for N workers on this machine, a scheduler's address (tcp
 
 # Characters of a message of others.
 _SHOWN = 200
+
+# What nodes of Dask do again and again for its pages and its log: some percent of a core for each of them.
+_SELDOM: Mapping[str, Any] = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.tick.interval": "500ms",
+}
 
 # Seconds that a scheduler may take to answer.
 _PATIENCE = 20
@@ -83,13 +91,12 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
     import distributed
     from distributed.security import Security
 
-    nodes = () if dashboard else ("scheduler", "worker")
-    pages: dict[str, Any] = {f"distributed.{node}.http.routes": [] for node in nodes}
+    routes: dict[str, Any] = {f"distributed.{node}.http.routes": [] for node in ("scheduler", "worker")}
     with ExitStack() as stack:
         stack.enter_context(_importable())
         try:
             # Nodes keep what they find when they are made; other clusters of this process have pages of their own.
-            with dask.config.set(pages):
+            with dask.config.set({} if dashboard else {**routes, **_SELDOM}):
                 cluster = stack.enter_context(
                     distributed.LocalCluster(
                         n_workers=workers,
@@ -105,7 +112,7 @@ def _local(workers: int, dashboard: bool) -> Iterator[Client]:
                         preload=[local_worker.__name__],
                     )
                 )
-            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+                client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
         except (OSError, RuntimeError) as error:
             raise ClusterError(f"{counted(workers, 'worker')} cannot be started here ({error}); give fewer") from error
         yield client

@@ -54,6 +54,16 @@ def served(port: int, page: str) -> int:
 
 
 @pytest.mark.parametrize("dashboard", [True, False])
+def test_workers_watch_themselves_for_dasks_page_alone(dashboard: bool) -> None:
+    import dask
+
+    names = ["distributed.worker.profile.enabled", "distributed.admin.tick.interval"]
+    with connected("local:1", dashboard=dashboard) as own:
+        (found,) = own.run(lambda: [dask.config.get(name) for name in names]).values()
+    assert found == ([dask.config.get(name) for name in names] if dashboard else [False, "500ms"])
+
+
+@pytest.mark.parametrize("dashboard", [True, False])
 def test_the_dashboard_is_served_where_it_is_asked_for(client: Client, dashboard: bool) -> None:
     """Whatever is served of another cluster of this process."""
     import psutil
