@@ -10,7 +10,7 @@ from quantkit.data.aggregation import Aggregation, Partial, partial_over
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.batches import Batch
 from quantkit.data.preparation import Preparation
-from quantkit.data.samples import skipping
+from quantkit.data.samples import Address, skipping
 from quantkit.data.sources import load_data
 from quantkit.errors import ClusterError
 
@@ -26,13 +26,13 @@ class Job:
 
     Attributes:
         aggregation: what to compute.
-        address: the samples by name, as ``load_data`` opens them anywhere; None: they come with each shard.
+        address: what opens the samples anywhere, see ``Samples``; None: they come with each shard.
         preparation, input_shape, batch_size, classes: see ``BatchStream``.
         skip_bad: see ``Samples``.
     """
 
     aggregation: Aggregation[Any]
-    address: Optional[str]
+    address: Union[str, Address, None]
     preparation: Preparation
     input_shape: tuple[int, ...]
     batch_size: int
@@ -64,7 +64,8 @@ class Job:
         """
         if self.address is None:
             return None
-        samples = skipping(load_data(self.address), self.skip_bad)
+        opened = load_data(self.address) if isinstance(self.address, str) else self.address.open()
+        samples = skipping(opened, self.skip_bad)
         return BatchStream(samples, self.preparation, self.input_shape, self.batch_size, None, self.classes)
 
 

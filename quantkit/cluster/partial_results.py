@@ -51,14 +51,15 @@ class PartialResults:
         Raises:
             QuantkitError: ``QUANTKIT_HOME`` cannot be written.
         """
-        stamps = None if job.address is None else _stamps(job.address)
+        name = job.address if isinstance(job.address, str) or job.address is None else job.address.name
+        stamps = None if name is None else _stamps(name)
         self._folder: Optional[Path] = None
         self._batch_size = job.batch_size
         if stamps is None:
             return
         facts = [
             job.aggregation.key(),
-            job.address,
+            job.address if isinstance(job.address, str) else repr(job.address),
             stamps,
             repr(job.preparation),
             job.input_shape,
@@ -117,14 +118,14 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _stamps(address: str) -> Optional[Sequence[tuple[object, ...]]]:
+def _stamps(name: str) -> Optional[Sequence[tuple[object, ...]]]:
     """The files that samples come from, with what changes when they do; none for samples that ship with quantkit.
 
     None if they name files elsewhere, or change at the moment, or their store does not tell when they do.
     """
-    if is_address(address):
-        return stored_folder(address, SHARD_LIST).stamps
-    path = next((part for part in (address, address.rpartition(":")[0]) if part and os.path.exists(part)), None)
+    if is_address(name):
+        return stored_folder(name, SHARD_LIST).stamps
+    path = next((part for part in (name, name.rpartition(":")[0]) if part and os.path.exists(part)), None)
     if path is None:
         return []
     if path.lower().endswith(".json"):

@@ -8,7 +8,7 @@ from functools import partial
 from heapq import nsmallest
 from itertools import count, islice
 from random import Random
-from typing import Any, TypeVar, Union
+from typing import Any, Protocol, TypeVar, Union
 
 import numpy as np
 
@@ -37,6 +37,21 @@ class Sample:
     name: str
 
 
+class Address(Protocol):
+    """What opens samples that ``load_data`` does not open alike; ``name`` is that of their files."""
+
+    @property
+    def name(self) -> str:
+        """As ``load_data`` takes it."""
+
+    def open(self) -> Samples:
+        """The samples.
+
+        Raises:
+            DataError: they cannot be read here.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """A set of samples; each iteration reads them again, one at a time.
@@ -47,8 +62,9 @@ class Samples:
     other (or the only possible one); else neighbours may be alike, as in a set sorted by class.
     ``positions`` are those to read; None: all. With ``independent``, ``read`` may be called for one position at a
     time, by several threads at once, at no extra cost. ``builtin`` samples come with quantkit. ``address`` is what
-    ``load_data`` opens them by on any machine that has the same files; None if they are in this process alone. Up to
-    ``skip_bad`` samples that cannot be read or used are left out, if the samples are ``independent``.
+    opens them on any machine that has the same files, a name for ``load_data`` or an ``Address``; None if they are in
+    this process alone. Up to ``skip_bad`` samples that cannot be read or used are left out, if the samples are
+    ``independent``.
     """
 
     name: str
@@ -58,7 +74,7 @@ class Samples:
     positions: range | tuple[int, ...] | None = None
     independent: bool = False
     builtin: bool = False
-    address: str | None = None
+    address: str | Address | None = None
     skip_bad: int = 0
 
     def __len__(self) -> int:

@@ -105,9 +105,13 @@ def _named(spec: str) -> Samples:
     head, colon, split = spec.rpartition(":")
     if spec == "builtin" or head in ("digits", "scenes"):
         return replace(_shipped(spec, head, split), address=spec)
-    samples = _in_files(spec, head, colon, split)
-    whole = os.path.exists(spec)
-    return replace(samples, address=os.path.abspath(spec) if whole else f"{os.path.abspath(head)}:{split}")
+    return replace(_in_files(spec, head, colon, split), address=absolute(spec))
+
+
+def absolute(spec: str) -> str:
+    """The name of samples in files under their absolute path."""
+    folder, _, split = spec.rpartition(":")
+    return os.path.abspath(spec) if os.path.exists(spec) else f"{os.path.abspath(folder)}:{split}"
 
 
 def _shipped(spec: str, head: str, split: str) -> Samples:

@@ -22,6 +22,7 @@ import quantkit
 from quantkit.bundle.network import network_of
 from quantkit.calibration.table import CalibrationTable
 from quantkit.cluster import connect
+from quantkit.cluster import executor as executor_module
 from quantkit.cluster.connect import connected
 from quantkit.cluster.executor import ClusterExecutor, nodes_of
 from quantkit.cluster.job import Job
@@ -42,9 +43,11 @@ from quantkit.models.dataset import dataset
 from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.quantization.calibrate import calibrate
+from quantkit.tasks.judge import judge
 from tests.bad_images import digits_folder
 from tests.cluster.nodes import scheduler_and_worker
 from tests.cluster.slow_counting import Counting
+from tests.data.annotations import voc_folder
 from tests.networks import DATA, Builder
 
 if TYPE_CHECKING:
@@ -97,6 +100,20 @@ def test_a_search_judges_as_in_one_process(client: Client, digits_fused: FusedMo
         assert fused.tobytes() == alone.outcomes_of(digits_fused.graph).tobytes()
         assert executor.environment["threads"] == 1
     assert len({work.worker for work in executor.work}) == 2
+
+
+def test_workers_open_annotated_images_themselves(
+    client: Client, engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    networks: Any = dict.fromkeys(("network", "reference"), network_of(quantkit.load_model("digits_ssd")))
+    objects = [("7", (4.0, 4.0, 40.0, 50.0), 0)]
+    folder = str(voc_folder(tmp_path / "voc", {str(number): ((64, 64), objects) for number in range(12)}))
+    alone = judge("detection", networks, folder, 2)
+    # This is what reads samples to be sent out.
+    monkeypatch.delattr(executor_module, "prepared")
+    with ClusterExecutor(client, 4) as executor:
+        assert judge("detection", networks, folder, 2, executor=executor) == alone
+    assert len(executor.work) == 3 and alone.images == 12
 
 
 # Shards of four samples, of which the second has bad ones alone.
