@@ -23,10 +23,11 @@ from typing import Optional
 
 import numpy as np
 from accuracy_peers import Peers
-from accuracy_rows import Row, rows
-from accuracy_tables import document, line, markdown
+from accuracy_rows import rows
+from accuracy_tables import line, markdown
 from command_line import data_root, host_facts, run, write_results
 
+from quantkit.benchmark.accuracy.rows import Row, document
 from quantkit.files.files import writing
 
 
@@ -40,7 +41,7 @@ def main() -> None:
         suite["images"] = options.images
     found: list[Row] = []
     for network in suite["network"]:
-        if not options.network or any(part in network["checkpoint"] for part in options.network):
+        if not options.network or any(part in network["model"] for part in options.network):
             for row in rows(network, suite, root, peers):
                 found.append(row)
                 print(line(row), flush=True)
@@ -51,7 +52,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", type=Path, default=Path(__file__).with_suffix(".toml"))
+    parser.add_argument("--suite", type=Path, default=Path(__file__).with_name("trained.toml"))
     parser.add_argument("--out", type=Path, help="write OUT.md, OUT.json and OUT.npz")
     parser.add_argument("--network", action="append", help="only networks whose name contains this")
     parser.add_argument("--images", type=int, metavar="N", help="only the first N test images")
@@ -69,7 +70,7 @@ def _options() -> argparse.Namespace:
 
 def _write(options: argparse.Namespace, found: Sequence[Row], peers: Optional[Peers]) -> None:
     command = "python benchmarks/accuracy.py" + "".join(f" --network {part}" for part in options.network or ())
-    command += f" --suite benchmarks/{options.suite.name}" if options.suite.name != "accuracy.toml" else ""
+    command += f" --suite benchmarks/{options.suite.name}" if options.suite.name != "trained.toml" else ""
     command += f" --images {options.images}" if options.images is not None else ""
     command += " --peers" if peers is not None else ""
     host = {**host_facts(), "numpy": np.__version__, **(peers.versions if peers is not None else {})}

@@ -3,89 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
-from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED, Row
+from accuracy_rows import BEST_FORM
 from command_line import described
 
-from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+from quantkit.benchmark.accuracy.rows import DEFAULT_FORM, Row, own_figures, rank
 
 Entry = Mapping[str, Any]
 """A row as JSON has it."""
 
 
-def document(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows' figures as JSON's own types: shares in percent, paired comparisons as differences of shares."""
-    return [
-        {
-            **_own(row),
-            "accuracy_less_fp32": _pair(paired_accuracy(rows, row)),
-            "default_agreement_less_this": _pair(paired_agreement(rows, row)),
-            "default_cosine_less_this": _pair(paired_cosine(rows, row)),
-            **_beside_peer(rows, row),
-        }
-        for row in rows
-    ]
-
-
-def _own(row: Row) -> dict[str, Any]:
-    return {
-        "network": row.network,
-        "form": row.form,
-        "calibration_samples": row.calibration_samples,
-        "peer": row.peer,
-        "engine": row.engine,
-        "seconds": row.seconds,
-        "failure": row.failure,
-        **_figures(row),
-    }
-
-
-def _beside_peer(rows: Sequence[Row], row: Row) -> dict[str, Any]:
-    """Of quantkit's file in a peer's engine: its agreement and cosine beside those of the peer's best mode."""
-    others = [
-        each
-        for each in rows
-        if (each.network, each.calibration_samples, each.peer) == (row.network, row.calibration_samples, row.engine)
-    ]
-    best = max((_figures(each) | {"row": each} for each in others if each.images), key=_rank, default=None)
-    if row.engine is None or row.images is None or best is None:
-        return {}
-    images = best["row"].images
-    return {
-        "agreement_less_best_mode": _pair(paired(row.images.same, images.same)),
-        "cosine_less_best_mode": _pair(paired_means(row.images.cosine, images.cosine)),
-    }
-
-
-def paired_accuracy(rows: Sequence[Row], row: Row) -> Optional[Paired]:
-    """The row's accuracy beside that of FP32 on the same network; None for FP32 itself and for failures."""
-    fp32 = next(each for each in rows if each.network == row.network and each.form == UNFUSED)
-    if row is fp32 or row.images is None or fp32.images is None:
-        return None
-    return paired(row.images.top1, fp32.images.top1)
-
-
-def paired_agreement(rows: Sequence[Row], row: Row) -> Optional[Paired]:
-    """The default preset's agreement with FP32 beside the row's, both calibrated alike; None where there is none."""
-    default = _form(rows, row, DEFAULT_FORM)
-    if default is None or default is row or default.images is None or row.images is None:
-        return None
-    return paired(default.images.same, row.images.same)
-
-
-def paired_cosine(rows: Sequence[Row], row: Row) -> Optional[PairedMeans]:
-    """The default preset's cosine with FP32 beside the row's, both calibrated alike; None where there is none."""
-    default = _form(rows, row, DEFAULT_FORM)
-    if default is None or default is row or default.images is None or row.images is None:
-        return None
-    return paired_means(default.images.cosine, row.images.cosine)
-
-
 def line(row: Row) -> str:
     """One row of the full table, without its comparisons."""
-    return "| " + " | ".join(_cells(_own(row))) + " |"
+    return "| " + " | ".join(_cells(own_figures(row))) + " |"
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -166,11 +97,7 @@ def best_modes(rows: Sequence[Entry]) -> Iterator[Entry]:
         if row["peer"] is not None and not row["failure"]:
             groups.setdefault((row["network"], row["calibration_samples"], row["peer"]), []).append(row)
     for group in groups.values():
-        yield max(group, key=_rank)
-
-
-def _rank(figures: Mapping[str, Any]) -> tuple[float, float]:
-    return figures["agreement"], figures["cosine"]
+        yield max(group, key=rank)
 
 
 def form_of(rows: Iterable[Entry], like: Entry, form: str) -> Optional[Entry]:
@@ -203,27 +130,3 @@ def _cells(row: Entry) -> list[str]:
         return [row["network"], row["form"], samples, failed, "", "", "", "", ""]
     shares = [f"{row[name]:.2f}" for name in ("top1", "top5", "agreement")]
     return [row["network"], row["form"], samples, str(row["images"]), *shares, f"{row['cosine']:.5f}", seconds]
-
-
-def _form(rows: Iterable[Row], like: Row, form: str) -> Optional[Row]:
-    """The row of another form of the same network with as many calibration images."""
-    wanted = (like.network, like.calibration_samples, form)
-    return next((row for row in rows if (row.network, row.calibration_samples, row.form) == wanted), None)
-
-
-def _figures(row: Row) -> dict[str, Any]:
-    if row.images is None:
-        return {}
-    images = row.images
-    shares = {name: 100 * float(getattr(images, name).mean()) for name in ("top1", "top5")}
-    return {
-        "images": len(images.same),
-        **shares,
-        "agreement": 100 * float(images.same.mean()),
-        "changed": int((~images.same).sum()),
-        "cosine": float(images.cosine.mean()),
-    }
-
-
-def _pair(found: Union[Paired, PairedMeans, None]) -> Optional[dict[str, Any]]:
-    return None if found is None else {**asdict(found), "verdict": found.verdict}

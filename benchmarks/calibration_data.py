@@ -2,7 +2,7 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/calibration_data.py --out benchmarks/results/calibration-data
 
-The networks are those of accuracy.toml. Each row tells what the ranges are from, and which images the preset's
+The networks are those of trained.toml. Each row tells what the ranges are from, and which images the preset's
 algorithms look at, with their number, mirrored ones included; the test images are the same for all rows of a network.
 The difference is the row's agreement with FP32 less that of 100 real images. OUT.json has for every row the numbers of
 the test images about which INT8 and FP32 disagree.
@@ -77,12 +77,12 @@ def main() -> None:
     """Measure every network named on the command line."""
     options = arguments(__doc__).parse_args()
     root = data_root()
-    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    suite = tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     command = "python benchmarks/calibration_data.py" + "".join(f" --network {part}" for part in options.network or ())
     found: list[Row] = []
     print("\n".join(table(_COLUMNS)), flush=True)
     for network in suite["network"]:
-        if not options.network or any(part in network["checkpoint"] for part in options.network):
+        if not options.network or any(part in network["model"] for part in options.network):
             for row in _rows(network, suite, root):
                 found.append(row)
                 print(_line(asdict(row)), flush=True)
@@ -127,7 +127,7 @@ def _model(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> 
         return model
     # Only so does it take photographs, too.
     side = model.input_shape[1]
-    weights = root / f"{network['checkpoint']}-0000.params"
+    weights = root / f"{network['model']}-0000.params"
     sized = replace(preprocess, resize=side, crop=side)
     return load_model(model.name, weights=weights, preprocess=sized, quiet=True)
 

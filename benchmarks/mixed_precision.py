@@ -2,7 +2,7 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/mixed_precision.py --out benchmarks/results/mixed-precision
 
-The networks are those of accuracy.toml, quantized with the default preset. The goal is an agreement with FP32 on every
+The networks are those of trained.toml, quantized with the default preset. The goal is an agreement with FP32 on every
 second test image; what is printed of agreement is that on the other half, which the search has not seen. Latencies are
 those of the search, at batch 1, measured in turns; OUT.json has them and the layers. Nothing that earlier searches
 measured is used.
@@ -78,9 +78,9 @@ def main() -> None:
 
 def _found_for(names: Optional[Sequence[str]], goal: Goal, minutes: float) -> Iterator[Found]:
     root = data_root()
-    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    suite = tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     for network in suite["network"]:
-        if not names or any(part in network["checkpoint"] for part in names):
+        if not names or any(part in network["model"] for part in names):
             yield _searched(network, suite, root, goal, minutes)
 
 

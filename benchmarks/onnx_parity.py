@@ -4,7 +4,7 @@
     python benchmarks/onnx_parity.py --network resnet50 --engine openvino
 
 Cards have random weights, 10 of the built-in photographs for calibration and 20 to compare on; their predictions mean
-nothing, their kernels and sizes are real. The trained networks of accuracy.toml (in $QUANTKIT_REAL_DATA) are quantized
+nothing, their kernels and sizes are real. The trained networks of trained.toml (in $QUANTKIT_REAL_DATA) are quantized
 with the default preset and compared on all test images; the recurrent networks that ship, on all test sequences, in
 the form of the file whose LSTM layers the engine runs in INT8. Each file is checked by ONNX's checker as it is written.
 Cosine and top-1 are those with MXNet's INT8 network on the same images; beside them is what INT8 itself changes, by
@@ -101,9 +101,9 @@ def _measured(parts: Sequence[str], engines: Sequence[str]) -> Iterator[Iterable
 
 
 def _trained(parts: Sequence[str]) -> Iterator[Subject]:
-    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    suite = tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     for network in suite["network"]:
-        if any(part in network["checkpoint"] for part in parts):
+        if any(part in network["model"] for part in parts):
             root = data_root()
             model, data = prepared_model(network, suite, root), suite["data"][network["data"]]
             count = max(data["calibration_samples"])

@@ -15,11 +15,13 @@ import run_pages
 import speed_tables
 import task_accuracy
 import without_vnni
-from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
+from accuracy_rows import BEST_FORM
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
 from command_line import table
 from turns import Timing, ratio
 
+from quantkit.benchmark.accuracy.forms import UNFUSED
+from quantkit.benchmark.accuracy.rows import DEFAULT_FORM
 from quantkit.errors import UserError
 
 Data = Callable[[str], Mapping[str, Any]]

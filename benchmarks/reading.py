@@ -105,7 +105,8 @@ def _pack(out: Path, packing: Packing, folder: Path) -> int:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else sum(each.stat().st_size for each in path.iterdir())
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(each.stat().st_size for each in files if each.is_file())
 
 
 def page(document: Document) -> str:

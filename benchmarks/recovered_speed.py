@@ -2,7 +2,7 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/recovered_speed.py --out benchmarks/results/recovered-speed
 
-The networks are those of accuracy.toml. How ratios are measured is said in turns.py. OUT.json has every reading, in ms.
+The networks are those of trained.toml. How ratios are measured is said in turns.py. OUT.json has every reading, in ms.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def main() -> None:
     """Measure every network named on the command line."""
     options = timing_arguments(__doc__, rounds=15, runs=20).parse_args()
     root = data_root()
-    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    suite = tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     found: list[Timing] = []
     print("\n".join(table(_COLUMNS)), flush=True)
     for network in suite["network"]:
-        if not options.network or any(part in network["checkpoint"] for part in options.network):
+        if not options.network or any(part in network["model"] for part in options.network):
             for timing in _timings(network, suite, root, options.rounds, options.runs):
                 found.append(timing)
                 print(_line(timing), flush=True)

@@ -2,7 +2,7 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/without_vnni.py --out benchmarks/results/without-vnni
 
-The networks are those of accuracy.toml, quantized with the default preset and 60 calibration images. Each form runs in
+The networks are those of trained.toml, quantized with the default preset and 60 calibration images. Each form runs in
 its engine on this processor, which must have VNNI, and on an emulated Haswell, which has AVX2, on the first 100 test
 images. Files are ONNX files with `--reduce-range none`, `auto` and `all`. The layers in FP32 are those that lose more
 than 3 dB to sums in 16 bits, according to `quantkit analyze` on 40 other calibration images. Agreement is the share of
@@ -79,12 +79,12 @@ def main() -> None:
     if not any("VNNI" in each for each in read_cpu().isa) or shutil.which(_EMULATOR[0]) is None:
         raise UserError("this needs a processor with VNNI to compare with, and QEMU's emulator (package qemu-user)")
     root = data_root()
-    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    suite = tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     command = "python benchmarks/without_vnni.py" + "".join(f" --network {part}" for part in options.network or ())
     print("\n".join(table(_COLUMNS)), flush=True)
     rows: list[Row] = []
     for network in suite["network"]:
-        if options.network and not any(part in network["checkpoint"] for part in options.network):
+        if options.network and not any(part in network["model"] for part in options.network):
             continue
         data = suite["data"][network["data"]]
         samples = [load_data(str(root / data[name])) for name in ("calibration", "test")]

@@ -13,7 +13,8 @@ import click
 
 from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.benchmark.variants import DEFAULT_BUILDS, DEFAULT_VARIANTS, variants_of
-from quantkit.cli.hosts import OnHosts, is_whole, measure_on_hosts
+from quantkit.cli.accuracy import measure_table
+from quantkit.cli.hosts import Elsewhere, is_whole, measure_on_hosts
 from quantkit.cli.idle import refuse_idle
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
@@ -125,12 +126,13 @@ class Circumstances:
         "quantkit benchmark resnet50_v1-int8 --reference resnet50 --instances 1,2 --cores 1",
         "quantkit benchmark resnet50_v1-int8 --scenario server --latency-bound 15ms",
         "quantkit benchmark engines --hosts cluster.json --out fleet/",
+        "quantkit benchmark accuracy --cluster local:4",
     ),
 )
 @click.argument("target", metavar="MODEL|BUNDLE|SUITE")
 @collected("contest", Contest)
 @collected("circumstances", Circumstances)
-@collected("on_hosts", OnHosts)
+@collected("elsewhere", Elsewhere)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="[default: NAME-benchmark]")
 @click.option("--force", is_flag=True, help="Discard the results of another run in the folder.")
 @collected("loading", Loading)
@@ -141,7 +143,7 @@ def benchmark(
     target: str,
     contest: Contest,
     circumstances: Circumstances,
-    on_hosts: OnHosts,
+    elsewhere: Elsewhere,
     out: Optional[Path],
     force: bool,
     loading: Loading,
@@ -157,19 +159,30 @@ def benchmark(
     Results are on disk as soon as they are measured. The same command continues where an earlier one was interrupted.
     `quantkit report DIR` turns them into a page. Exit code 1: a cell failed, or nothing was measured.
 
+    A SUITE of accuracy, such as `accuracy`, which ships, gives a table instead: top-1, top-5 and agreement with FP32 of
+    every form of its networks, all over the same images, here or with --cluster. Networks that are finished are kept
+    when the same command goes on.
+
     With --hosts, every host of a cluster measures at the same time, and the table of all adds up what they do together.
     Builds are made on each host when first needed; files that the suite names must be there. A host's results come when
     all of it is measured: what is interrupted is measured anew.
     """
+    from quantkit.benchmark.accuracy.suite import find_accuracy_suite
     from quantkit.benchmark.suites.suite import find_suite
 
     if not target:
         raise UserError("give the name of a network, a bundle or a suite")
+    table = None if is_bundle(target) else find_accuracy_suite(target)
+    if table is not None:
+        refuse_idle(click.get_current_context(), "suite of accuracy")
+        if not measure_table(terminal, table, listed(contest.networks), out, force, elsewhere):
+            click.get_current_context().exit(1)
+        return
     path = None if is_bundle(target) else find_suite(target)
     alone = "bundle" if circumstances.reference is None else "bundle with its reference"
     kind = alone if is_bundle(target) else "model" if path is None else "suite"
     refuse_idle(click.get_current_context(), kind)
-    if on_hosts.hosts is not None and path is None:
+    if elsewhere.hosts is not None and path is None:
         raise UserError(f"--hosts measures a SUITE, and {target} is none; give one, or a file that names the network")
     scenario = _scenario(contest.scenario, circumstances.latency_bound)
     from quantkit.benchmark.builds.environments import open_builds
@@ -209,8 +222,8 @@ def benchmark(
         seed=circumstances.seed,
         command=command("quantkit", sys.argv[1:]),
     )
-    if on_hosts.hosts is not None:
-        if not measure_on_hosts(terminal, on_hosts, suite, folder, conditions, force):
+    if elsewhere.hosts is not None:
+        if not measure_on_hosts(terminal, elsewhere, suite, folder, conditions, force):
             click.get_current_context().exit(1)
         return
     terminal.work.kept = f"cells that were finished are in {folder}, and the same command goes on from there"

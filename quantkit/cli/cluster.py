@@ -25,19 +25,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(path_type=Path)
 
-
 Tls = Optional[tuple[Path, Path, Path]]
-
-
-def tls_option(more: str = "") -> Tls:
-    """The field for the certificates of a cluster; ``more`` is added to its help."""
-    tls: Tls = option(
-        "--tls",
-        type=(_FILE, _FILE, _FILE),
-        metavar="CA CERT KEY",
-        help=f"Certificates (.pem) for a cluster whose nodes talk over TLS.{more}",
-    )
-    return tls
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,12 @@ class OnCluster:
         metavar="N",
         help="How many samples a worker takes at a time.  [default: 4 shards for each worker, at most 256 samples]",
     )
-    tls: Optional[tuple[Path, Path, Path]] = tls_option(" local:N makes its own.")
+    tls: Tls = option(
+        "--tls",
+        type=(_FILE, _FILE, _FILE),
+        metavar="CA CERT KEY",
+        help="Certificates (.pem) for a cluster whose nodes talk over TLS. local:N makes its own.",
+    )
     dashboard: bool = option(
         "--dashboard",
         is_flag=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.cluster import client_of, tls_option
+from quantkit.cli.cluster import OnCluster, client_of
 from quantkit.cli.options import given, option
 from quantkit.cli.terminal import Terminal
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OnHosts:
+class Elsewhere(OnCluster):
     """Where a suite is measured."""
 
     hosts: Optional[str] = option(
@@ -34,18 +34,20 @@ class OnHosts:
         help="Measure a SUITE on every host of a Dask cluster at the same time, each alone: a scheduler's address "
         "(tcp://HOST:8786), or its file (.json). Results lie in DIR/HOST.",
     )
-    tls: Optional[tuple[Path, Path, Path]] = tls_option()
 
     def __post_init__(self) -> None:
         """Refuse options that would have no effect."""
-        if self.hosts is None and (name := next(given(self), None)) is not None:
-            raise click.UsageError(f"{name} is about clusters; give --hosts")
-        if self.hosts is not None and self.hosts.startswith("local:"):
+        if self.hosts is None:
+            super().__post_init__()
+            return
+        if (name := next((each for each in given(self) if each not in ("--hosts", "--tls")), None)) is not None:
+            raise click.UsageError(f"{name} is not for --hosts, where each host measures by itself; leave it out")
+        if self.hosts.startswith("local:"):
             raise click.UsageError(f"--hosts {self.hosts} is this host alone; leave --hosts out")
 
 
 def measure_on_hosts(
-    terminal: Terminal, options: OnHosts, suite: Suite, folder: Path, conditions: Conditions, force: bool
+    terminal: Terminal, options: Elsewhere, suite: Suite, folder: Path, conditions: Conditions, force: bool
 ) -> bool:
     """Measure a suite on all hosts, print what was measured, and tell whether all of it was.
 

@@ -7,10 +7,16 @@ from dataclasses import fields
 
 import click
 
+from quantkit.cli.cluster import OnCluster
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.errors import UserError
 
 _OF_A_MODEL = {field.name for group in (Loading, Preprocessing) for field in fields(group)}
+
+# All that a suite of accuracy takes, besides the options of a cluster.
+_OF_ACCURACY = {"networks", "out", "force", "as_json", "quiet", *(field.name for field in fields(OnCluster))}
+
+_ALONE = "speed is measured on hosts that do nothing else, not on a cluster's workers; give --hosts instead"
 
 
 def refuse_idle(context: click.Context, kind: str) -> None:
@@ -18,17 +24,22 @@ def refuse_idle(context: click.Context, kind: str) -> None:
 
     Args:
         context: the context of the command.
-        kind: what is measured: a suite, a model, a bundle, or a bundle with its reference.
+        kind: what is measured: a suite, a suite of accuracy, a model, a bundle, or a bundle with its reference.
 
     Raises:
         UserError: names the first of them.
     """
     given = _given(context)
+    target = context.params["target"]
+    if kind == "suite of accuracy":
+        _refuse(given, given.keys() - _OF_ACCURACY - {"target"}, f"{target} measures accuracy, not speed")
+        return
+    _refuse(given, {field.name for field in fields(OnCluster)} - {"tls"}, _ALONE)
     if kind != "suite":
         for what in ("networks", "published"):
-            _refuse(given, {what}, f"--{what} chooses from a suite, {context.params['target']} is a {kind}")
+            _refuse(given, {what}, f"--{what} chooses from a suite, {target} is a {kind}")
     if kind in ("suite", "model"):
-        _refuse(given, {"reference"}, f"--reference belongs to a bundle, {context.params['target']} is a {kind}")
+        _refuse(given, {"reference"}, f"--reference belongs to a bundle, {target} is a {kind}")
     if kind == "bundle":
         _refuse(given, _OF_A_MODEL, "a bundle has its weights, its input shape and its preprocessing")
 

@@ -23,8 +23,9 @@ from quantkit.evaluation.perplexity import Scale, check_step_labels, cross_entro
 from quantkit.formats.mxnet.nnvm import sha256_of
 from quantkit.models.class_scores import ClassScores
 
-Role = Literal["network", "reference", "against"]
-"""A network's role in an evaluation: the one that is judged, what it should compute, or another to compare it with."""
+Role = str
+"""A network's role in an evaluation: ``network``, which is judged, ``reference``, what it should compute, or others of
+any name that are compared with the reference, such as ``against``."""
 
 Measured = Literal["top1", "top5", "same", "cosine", "cross-entropy"]
 """What is known of each sample: whether the label is the first or among the first five (of steps: the share), whether

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.benchmark.accuracy.forms import UNFUSED
+from quantkit.benchmark.accuracy.rows import DEFAULT_FORM, PerImage, Row, document
+from quantkit.benchmark.accuracy.suite import configurations
 from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
 from quantkit.errors import UserError
 from quantkit.evaluation.paired import paired
@@ -29,7 +32,6 @@ def suite(name: str) -> dict[str, Any]:
 
 def rows() -> list[Any]:
     """FP32, the default preset, and two modes of one peer that disagree with FP32 about 1, 12 and 3 of 100 images."""
-    from accuracy_rows import DEFAULT_FORM, UNFUSED, PerImage, Row
 
     def images(wrong: int) -> Any:
         same = np.arange(100) >= wrong
@@ -46,28 +48,18 @@ def rows() -> list[Any]:
 
 def _run(found: list[Any]) -> dict[str, Any]:
     """A run of these rows, as JSON has it."""
-    from accuracy_tables import document
-
     return dict(json.loads(json.dumps({"command": "command", "host": {"cpu": "x"}, "rows": document(found)})))
 
 
 def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> None:
-    from accuracy_rows import configurations
-
-    found = list(configurations(suite("ablation")).values())
+    ablation = suite("ablation")
+    found = list(configurations(ablation["presets"], ablation["algorithms"]).values())
     for technique in TECHNIQUES:
         if PTQConfig(**{technique: True}).works:
             assert PTQConfig(**{technique: True}, num_samples=32) in found, f"{technique} alone is not in ablation.toml"
         if getattr(PRESETS["balanced"], technique):
             left_out = replace(PRESETS["balanced"], **{technique: False})
             assert left_out in found, f"balanced without {technique} is not in ablation.toml"
-
-
-def test_unknown_techniques_are_told() -> None:
-    from accuracy_rows import configurations
-
-    with pytest.raises(UserError, match="unknown technique 'magic' in 'all'; choose of analytic_bias, bias, "):
-        configurations({"algorithms": [{"name": "all", "magic": True}]})
 
 
 def test_the_summary_has_each_peers_best_mode() -> None:
@@ -83,8 +75,7 @@ def test_the_summary_has_each_peers_best_mode() -> None:
 
 
 def test_our_file_stands_beside_the_engines_own_quantizer() -> None:
-    from accuracy_rows import DEFAULT_FORM
-    from accuracy_tables import document, markdown
+    from accuracy_tables import markdown
 
     known = rows()
     own = replace(known[1], form=f"{DEFAULT_FORM}, ONNX in Other", engine="Other")
@@ -100,7 +91,6 @@ def test_our_file_stands_beside_the_engines_own_quantizer() -> None:
 def test_figures_follow_from_the_arrays() -> None:
     """Anyone can recompute them from what is kept of each image."""
     from accuracy import _arrays
-    from accuracy_tables import document
 
     arrays = _arrays(rows())
     assert list(arrays["net/forms"]) == [

@@ -21,8 +21,10 @@ _HOST = {"host": ("id", "usable_cores", "cpu_quota"), "frequency settings": ("go
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def claimed(folder: Path, first: str = RUN) -> Iterator[None]:
     """Claim a folder for a run; a new folder is removed at the end if no run began in it.
+
+    ``first`` is the name of the file that every run begins with.
 
     Raises:
         UserError: it holds something else, or another process is measuring into it.
@@ -30,7 +32,7 @@ def claimed(folder: Path) -> Iterator[None]:
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose a folder with --out")
-    if folder.is_dir() and not (folder / RUN).is_file() and any(not _is_ours(path.name) for path in folder.iterdir()):
+    if folder.is_dir() and not (folder / first).is_file() and any(not _is_ours(path.name) for path in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no benchmark results; choose another folder with --out")
 
     def busy() -> None:
@@ -45,7 +47,7 @@ def claimed(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not (folder / RUN).is_file():
+            if not (folder / first).is_file():
                 (folder / _LOCK).unlink(missing_ok=True)
                 with suppress(OSError):
                     folder.rmdir()

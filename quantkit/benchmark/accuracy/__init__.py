@@ -1,0 +1,1 @@
+"""Accuracy tables: every form of networks over the same images."""
