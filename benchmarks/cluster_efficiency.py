@@ -4,8 +4,10 @@
 
 Each piece of work runs with every number of workers in turns, in an order drawn anew each round, after an untimed run
 that starts the engines. The results are compared with those of one process. The efficiency is the speed-up over one
-worker divided by the number of workers, in percent, with a bootstrap interval over rounds. OUT.json has the seconds of
-every run, and how many cores were busy meanwhile, whoever kept them so.
+worker divided by the number of workers, in percent, with a bootstrap interval over rounds. Cores that are busy at the
+same time slow each other down, by their clock, caches and memory: so clusters of one worker each, as many as there are
+workers, also do the whole work apart from each other, at the same time. OUT.json has the seconds of every run, and how
+many cores were busy meanwhile, whoever kept them so.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -39,14 +42,17 @@ from quantkit.quantization.calibrate import calibrate
 _STAT = Path("/proc/stat")
 _RESAMPLES = 10_000
 
-_COLUMNS = ("work", "samples", "workers", "seconds", "samples/s", "speed-up", "efficiency", "busy cores")
+COLUMNS = ("work", "samples", "workers", "seconds", "samples/s", "speed-up", "efficiency", "apart", "busy cores")
 
 Work = Callable[[Executor], object]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its seconds, and how many cores were busy meanwhile; None where the system does not tell."""
+    """One run: its seconds, and how many cores were busy meanwhile; None where the system does not tell.
+
+    ``apart``: each worker has done the whole work.
+    """
 
     work: str
     samples: int
@@ -54,6 +60,7 @@ class Run:
     round: int
     seconds: float
     busy: Optional[float]
+    apart: bool = False
 
 
 def main() -> None:
@@ -67,12 +74,14 @@ def main() -> None:
     wanted = {name: each for name, each in works(data_root()).items() if _is_wanted(name, options.network)}
     for each in runs(wanted, numbers, options.rounds):
         found.append(each)
-        print(f"{each.work}, {each.workers} workers: {each.seconds:.2f} s", flush=True)
-    print("\n".join([*table(_COLUMNS), *_lines(found)]))
+        how = "apart" if each.apart else "together"
+        print(f"{each.work}, {each.workers} workers {how}: {each.seconds:.2f} s", flush=True)
+    figures = {"runs": [asdict(each) for each in found]}
+    print("\n".join([*table(COLUMNS), *lines(figures)]))
     if options.out is not None:
         host = {**host_facts(), "cores": str(len(os.sched_getaffinity(0)))}
         command = f"python benchmarks/cluster_efficiency.py --rounds {options.rounds}"
-        write_results(options.out, command, host, {"runs": [asdict(each) for each in found]}, page)
+        write_results(options.out, command, host, figures, page)
 
 
 def _is_wanted(name: str, parts: Optional[Sequence[str]]) -> bool:
@@ -113,32 +122,44 @@ def runs(wanted: Mapping[str, tuple[int, Work]], numbers: Sequence[int], rounds:
     """
     shuffled = random.Random(0)
     expected = {name: work(in_this_process) for name, (_, work) in wanted.items()}
-    cells = [(name, workers) for name in wanted for workers in numbers]
+    several = [workers for workers in numbers if workers > 1]
+    groups = [*((workers, False) for workers in numbers), *((workers, True) for workers in several)]
+    cells = [(name, *group) for name in wanted for group in groups]
     with ExitStack() as stack:
-        executors = {workers: stack.enter_context(workers_of_one_core(workers)) for workers in numbers}
+        together = {workers: stack.enter_context(workers_of_one_core(range(workers))) for workers in numbers}
+        apart = [stack.enter_context(workers_of_one_core([core])) for core in range(max(several, default=0))]
+        pool = stack.enter_context(ThreadPoolExecutor(max(numbers)))
         for number in range(rounds + 1):
-            for name, workers in shuffled.sample(cells, len(cells)):
+            for name, workers, is_apart in shuffled.sample(cells, len(cells)):
                 samples, work = wanted[name]
+                executors = apart[:workers] if is_apart else [together[workers]]
                 before, begin = read_ticks(_STAT), perf_counter()
-                result = work(executors[workers])
+                results = list(pool.map(work, executors))
                 seconds, after = perf_counter() - begin, read_ticks(_STAT)
-                if result != expected[name]:
+                if any(result != expected[name] for result in results):
                     raise QuantkitError(f"{name} with {workers} workers has another result than in one process")
                 load = load_between(before, after, os.sched_getaffinity(0), seconds)
                 if number:
-                    yield Run(name, samples, workers, number, seconds, None if load is None else load.busy)
+                    busy = None if load is None else load.busy
+                    yield Run(name, samples, workers, number, seconds, busy, is_apart)
 
 
 @contextmanager
-def workers_of_one_core(number: int) -> Iterator[ClusterExecutor]:
-    """A cluster of so many workers on one core each; the client may use all."""
+def workers_of_one_core(numbers: Sequence[int]) -> Iterator[ClusterExecutor]:
+    """A cluster with a worker on each of the cores of these numbers; the client may use all.
+
+    Raises:
+        QuantkitError: there are not so many cores.
+    """
     cores = sorted(os.sched_getaffinity(0))
-    if number > len(cores):
-        raise QuantkitError(f"{number} workers need as many cores, and there are {len(cores)}; give fewer --workers")
+    if max(numbers) >= len(cores):
+        raise QuantkitError(
+            f"{max(numbers) + 1} workers need as many cores, and there are {len(cores)}; give fewer --workers"
+        )
     with ExitStack() as stack:
-        os.sched_setaffinity(0, cores[:number])
+        os.sched_setaffinity(0, [cores[number] for number in numbers])
         try:
-            client = stack.enter_context(connected(f"local:{number}"))
+            client = stack.enter_context(connected(f"local:{len(numbers)}"))
             executor = stack.enter_context(ClusterExecutor(client))
         finally:
             os.sched_setaffinity(0, cores)
@@ -149,29 +170,40 @@ def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = (
         "Medians over rounds. Workers have one core each; the client and the scheduler run beside them. Each result is "
-        "that of one process, to the last bit."
+        "that of one process, to the last bit. Efficiency is the speed-up by the number of workers. Apart: what the "
+        "cores themselves leave of their speed when all are busy, measured with as many clusters of one worker, each "
+        "of which does the whole work; more than that no cluster can reach. Intervals are of 95 %, over rounds."
     )
-    return rows_page(document, _COLUMNS, _lines([Run(**each) for each in document["runs"]]), note)
+    return rows_page(document, COLUMNS, lines(document), note)
 
 
-def _lines(found: Sequence[Run]) -> Iterator[str]:
+def lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of the table of a run's JSON."""
+    found = [Run(**each) for each in figures["runs"]]
     for name in dict.fromkeys(each.work for each in found):
         own = [each for each in found if each.work == name]
-        alone = [each.seconds for each in own if each.workers == 1]
+        alone = _seconds(own, 1)
         for workers in sorted({each.workers for each in own}):
-            these = [each for each in own if each.workers == workers]
-            seconds = [each.seconds for each in these]
-            typical, busy = median(seconds), [each.busy for each in these if each.busy is not None]
-            speed_up, low, high = _ratio(alone, seconds)
-            share = (
-                ""
-                if workers == 1
-                else (f"{100 * speed_up / workers:.0f} % [{100 * low / workers:.0f}, {100 * high / workers:.0f}]")
-            )
+            these = [each for each in own if each.workers == workers and not each.apart]
+            typical, busy = median(_seconds(own, workers)), [each.busy for each in these if each.busy is not None]
+            shares = [
+                "" if workers == 1 else _share(alone, _seconds(own, workers), workers),
+                "" if workers == 1 else _share(alone, _seconds(own, workers, apart=True), 1),
+            ]
+            told = f"{median(busy):.1f}" if busy else "not told"
             yield (
                 f"| {name} | {these[0].samples} | {workers} | {typical:.2f} | {these[0].samples / typical:.0f} | "
-                f"{speed_up:.2f} | {share} | {f'{median(busy):.1f}' if busy else 'not told'} |"
+                f"{median(alone) / typical:.2f} | {' | '.join(shares)} | {told} |"
             )
+
+
+def _seconds(runs: Sequence[Run], workers: int, apart: bool = False) -> list[float]:
+    return [each.seconds for each in runs if (each.workers, each.apart) == (workers, apart)]
+
+
+def _share(alone: Sequence[float], others: Sequence[float], workers: int) -> str:
+    """The ratio of seconds for each worker, in percent with its interval."""
+    return "{:.0f} % [{:.0f}, {:.0f}]".format(*(100 * each / workers for each in _ratio(alone, others)))
 
 
 def _ratio(alone: Sequence[float], together: Sequence[float]) -> tuple[float, float, float]:

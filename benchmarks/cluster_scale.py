@@ -41,7 +41,7 @@ _WEIGHTS = 100e6
 # Bytes a second that a node's network card takes: 10 Gbit/s.
 _CARD = 1.25e9
 
-_COLUMNS = (
+COLUMNS = (
     "workers", "shards", "computing, h", "sending weights, h", "scheduler, h", "time, h", "efficiency", "bottleneck"
 )  # fmt: skip
 
@@ -98,7 +98,7 @@ def main() -> None:
         raise QuantkitError(f"cannot read {options.efficiency}: {error.strerror}; run cluster_efficiency.py") from error
     scheduler = empty_tasks(options.tasks)
     figures = {"scheduler": asdict(scheduler), "efficiency": measured}
-    print("\n".join([*table(_COLUMNS), *_lines(figures)]))
+    print("\n".join([*table(COLUMNS), *lines(figures)]))
     if options.out is not None:
         host = {**host_facts(), "cores": str(len(os.sched_getaffinity(0)))}
         write_results(options.out, f"python benchmarks/cluster_scale.py --tasks {options.tasks}", host, figures, page)
@@ -162,7 +162,7 @@ def times(images: int, networks: int, workers: int, per_image: float, scheduler:
 
 
 def _per_image(runs: Sequence[Mapping[str, Any]], work: str, workers: int) -> float:
-    own = [each for each in runs if (each["work"], each["workers"]) == (work, workers)]
+    own = [each for each in runs if (each["work"], each["workers"], each.get("apart", False)) == (work, workers, False)]
     return float(median(each["seconds"] for each in own)) / int(own[0]["samples"])
 
 
@@ -181,9 +181,10 @@ def page(document: Document) -> str:
         f"{1000 * scheduler.cpu_seconds / scheduler.tasks:.1f} ms of the processor (client and scheduler) and "
         f"{scheduler.wire / scheduler.tasks / 1000:.1f} kB on the wire for each. {'; '.join(checks)}.\n\n"
         f"The table is a model: {IMAGES} images by {NETWORKS} networks of 100 MB, at "
-        f"{1000 * _typical(document):.0f} ms of one core for an image, in shards of {_SHARD}, on hosts with 10 Gbit/s."
+        f"{1000 * _typical(document):.0f} ms of one core for an image, in shards of {_SHARD}, on hosts with 10 Gbit/s. "
+        f"The scheduler would have more tasks than it bears from {_most_workers(document)} workers on."
     )
-    return rows_page(document, _COLUMNS, _lines(document), note)
+    return rows_page(document, COLUMNS, lines(document), note)
 
 
 def _typical(document: Mapping[str, Any]) -> float:
@@ -191,7 +192,13 @@ def _typical(document: Mapping[str, Any]) -> float:
     return _per_image(document["efficiency"], "calibrate squeezenet1.0", 1)
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _most_workers(document: Mapping[str, Any]) -> int:
+    """How many workers finish as many shards as the scheduler bears."""
+    return int(Scheduler(**document["scheduler"]).rate * _SHARD * _typical(document))
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of the table of a run's JSON."""
     scheduler, per_image = Scheduler(**document["scheduler"]), _typical(document)
     for workers in WORKERS:
         model = times(IMAGES, NETWORKS, workers, per_image, scheduler, _SHARD)

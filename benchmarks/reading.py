@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
@@ -32,7 +32,7 @@ from quantkit.errors import QuantkitError
 _SIDE, _RESIZE = 224, 256
 _BATCH = 8
 
-_COLUMNS = ("work", "images", "MB on disk", "images/s", "slowest", "fastest")
+COLUMNS = ("work", "images", "MB on disk", "images/s", "slowest", "fastest")
 
 Pass = Callable[[Path], Optional[int]]
 
@@ -56,11 +56,12 @@ def main() -> None:
     folder = data_root() / "imagenet"
     with TemporaryDirectory() as place:
         found = list(measured(folder, Path(place), options.rounds))
-    print("\n".join([*table(_COLUMNS), *_lines(found)]))
+    figures = {"passes": [asdict(each) for each in found]}
+    print("\n".join([*table(COLUMNS), *lines(figures)]))
     if options.out is not None:
         host = {**host_facts(), "cores": str(len(os.sched_getaffinity(0)))}
         command = f"python benchmarks/reading.py --rounds {options.rounds}"
-        write_results(options.out, command, host, {"passes": [asdict(each) for each in found]}, page)
+        write_results(options.out, command, host, figures, page)
 
 
 def measured(folder: Path, place: Path, rounds: int) -> Iterator[Timed]:
@@ -116,10 +117,12 @@ def page(document: Document) -> str:
         f"cut to {_SIDE} x {_SIDE} where they are read. All files are in the page cache; on shared file systems few "
         "large files gain more."
     )
-    return rows_page(document, _COLUMNS, _lines([Timed(**each) for each in document["passes"]]), note)
+    return rows_page(document, COLUMNS, lines(document), note)
 
 
-def _lines(found: Sequence[Timed]) -> Iterator[str]:
+def lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of the table of a run's JSON."""
+    found = [Timed(**each) for each in figures["passes"]]
     for work in dict.fromkeys(sorted(each.work for each in found)):
         own = [each for each in found if each.work == work]
         rates = [each.images / each.seconds for each in own]
