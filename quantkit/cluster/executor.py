@@ -142,6 +142,9 @@ class ClusterExecutor:
         tasks = Tasks(self._client, self._session, title, job.serialized())
         took: list[float] = []
         try:
+            # By itself, Dask would give them to the worker that has the job, and pass some on a second later.
+            for worker, (number, shard) in zip(self._places(), shards):
+                tasks.submit(number, shard, worker)
             self._top_up(tasks, shards)
             while tasks.waiting:
                 tasks.wait(_LOOK_EVERY)
@@ -171,9 +174,18 @@ class ClusterExecutor:
         for number, shard in islice(shards, max(0, _AHEAD * self.slots - len(tasks.waiting))):
             tasks.submit(number, shard)
 
+    def _places(self) -> Iterator[str]:
+        """The workers by their addresses, each as often as the shards that it may have waiting, in turns."""
+        threads = self._threads()
+        for turn in range(_AHEAD * max(threads.values(), default=0)):
+            yield from (address for address, number in threads.items() if turn < _AHEAD * number)
+
     def _slots(self) -> int:
+        return max(1, sum(self._threads().values()))
+
+    def _threads(self) -> dict[str, int]:
         with answering(self._client):
-            return max(1, sum(map(int, self._client.nthreads().values())))
+            return {address: int(number) for address, number in self._client.nthreads().items()}
 
 
 @contextmanager

@@ -60,13 +60,13 @@ class Tasks:
         self.abandoned = False
         self.again = self.copies = 0
 
-    def submit(self, number: int, shard: Shard) -> None:
-        """Send a shard.
+    def submit(self, number: int, shard: Shard, worker: Optional[str] = None) -> None:
+        """Send a shard, to this worker if it is there.
 
         Raises:
             ClusterError: the scheduler does not answer.
         """
-        self._send(_Sent(number, shard, 0, False, time.monotonic()), None)
+        self._send(_Sent(number, shard, 0, False, time.monotonic()), None if worker is None else [worker])
 
     def wait(self, seconds: float) -> None:
         """Return when a task is finished, or after so many seconds.
@@ -146,7 +146,7 @@ class Tasks:
                 self._title,
                 self._scattered,
                 shard,
-                key=f"quantkit-{self._name}-{sent.number}-{sent.attempt}{'-copy' if workers else ''}",
+                key=f"quantkit-{self._name}-{sent.number}-{sent.attempt}{'-copy' if sent.copied else ''}",
                 pure=False,
                 workers=workers,
                 allow_other_workers=workers is not None,

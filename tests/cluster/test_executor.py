@@ -341,6 +341,16 @@ def test_work_goes_on_where_the_scheduler_is_started_again(
     assert len({each.worker for each in executor.work}) == 2
 
 
+def test_every_worker_has_a_shard_at_once(client: Client, digits_fused: FusedModel) -> None:
+    """The scheduler would wait for a second before it gives one to a worker that has not got the job yet."""
+    with ClusterExecutor(client, 8) as executor:
+        for _ in range(2):
+            executor.work.clear()
+            calibrate(digits_fused, "digits:train", 64, executor=executor)
+        first = sorted(executor.work, key=lambda work: work.began)[:2]
+    assert len({work.worker for work in first}) == 2
+
+
 def test_what_is_known_is_not_computed_again(client: Client, numbers: Path) -> None:
     stream = BatchStream(load_data(str(numbers)), None, (1,), 2)
 
