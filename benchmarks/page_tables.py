@@ -8,8 +8,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import cluster_efficiency
+import cluster_scale
 import mixed_precision
 import published_tables
+import reading
 import recurrent_accuracy
 import run_pages
 import speed_tables
@@ -88,6 +91,9 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "tasks": lambda: _tasks(data("task-accuracy")["rows"]),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-files": lambda: speed_tables.onnx_file_lines(run_pages.study(results / "onnx-files")),
+        "cluster-efficiency": lambda: _lines_of(cluster_efficiency, data("cluster-efficiency")),
+        "cluster-scale": lambda: _lines_of(cluster_scale, data("cluster-scale")),
+        "reading": lambda: _lines_of(reading, data("reading")),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }
 
@@ -251,6 +257,12 @@ def _recurrent(rows: Sequence[dict[str, Any]]) -> Lines:
 def _tasks(rows: Sequence[dict[str, Any]]) -> Lines:
     yield from table(task_accuracy.COLUMNS)
     yield from task_accuracy.lines(rows)
+
+
+def _lines_of(script: Any, document: Mapping[str, Any]) -> Lines:
+    """The table of a script's run."""
+    yield from table(script.COLUMNS)
+    yield from script.lines(document)
 
 
 def _recovered_speed(cells: Sequence[Entry]) -> Lines:

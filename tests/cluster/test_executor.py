@@ -27,6 +27,7 @@ from quantkit.cluster.connect import connected
 from quantkit.cluster.executor import ClusterExecutor, nodes_of
 from quantkit.cluster.job import Job
 from quantkit.cluster.node import Node, this_node
+from quantkit.cluster.tasks import Tasks
 from quantkit.cluster.worker import Session, run_shard
 from quantkit.data.aggregation import in_this_process
 from quantkit.data.batch_stream import BatchStream
@@ -341,14 +342,19 @@ def test_work_goes_on_where_the_scheduler_is_started_again(
     assert len({each.worker for each in executor.work}) == 2
 
 
-def test_every_worker_has_a_shard_at_once(client: Client, digits_fused: FusedModel) -> None:
-    """The scheduler would wait for a second before it gives one to a worker that has not got the job yet."""
-    with ClusterExecutor(client, 8) as executor:
-        for _ in range(2):
-            executor.work.clear()
-            calibrate(digits_fused, "digits:train", 64, executor=executor)
-        first = sorted(executor.work, key=lambda work: work.began)[:2]
-    assert len({work.worker for work in first}) == 2
+def test_every_worker_gets_shards_at_once(client: Client, numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler would give them to the worker that has the job, and pass some on a second later."""
+    sent: list[str | None] = []
+    submit = Tasks.submit
+
+    def noted(tasks: Tasks, number: int, shard: Any, worker: str | None = None) -> None:
+        sent.append(worker)
+        submit(tasks, number, shard, worker)
+
+    monkeypatch.setattr(Tasks, "submit", noted)
+    counted(client, numbers)
+    assert sorted(filter(None, sent[:4])) == sorted(2 * list(client.nthreads()))
+    assert len(sent) > 4 and not any(sent[4:])
 
 
 def test_what_is_known_is_not_computed_again(client: Client, numbers: Path) -> None:
