@@ -170,6 +170,18 @@ def _load_suite(path: Path) -> object:
     return repr(read_suite(path))
 
 
+def _load_accuracy_suite(path: Path) -> object:
+    from quantkit.benchmark.accuracy.suite import read_accuracy_suite
+
+    return repr(read_accuracy_suite(path))
+
+
+def _load_accuracy_table(path: Path) -> object:
+    from quantkit.benchmark.accuracy.table import read_accuracy
+
+    return repr(read_accuracy(path, "suite"))
+
+
 def _load_run(path: Path) -> object:
     from quantkit.benchmark.results.result_files import read_run
 
@@ -230,6 +242,8 @@ LOADERS = (
     Loader("engines", "engines/net.json", sound.engines, _load_engines),
     Loader("build", "builds/b/build.json", sound.build_record, _load_build),
     Loader("suite", "suite.toml", sound.suite_file, _load_suite),
+    Loader("accuracy suite", "suite.toml", sound.accuracy_suite_file, _load_accuracy_suite),
+    Loader("accuracy table", "accuracy.json", sound.accuracy_table, _load_accuracy_table),
     Loader("run", "run.json", lambda: sound.results()[0], _load_run),
     Loader("result", f"{CELLS}/result.json", lambda: sound.results()[1], _load_result),
 )  # fmt: skip

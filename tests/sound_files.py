@@ -273,6 +273,27 @@ def suite_file() -> bytes:
     return (shipped("benchmarks") / "smoke.toml").read_bytes()
 
 
+def accuracy_suite_file() -> bytes:
+    return (shipped("benchmarks") / "accuracy.toml").read_bytes()
+
+
+def accuracy_table() -> bytes:
+    """The table of a network in FP32 and in a form that failed."""
+    from quantkit.benchmark.accuracy.forms import FUSED, UNFUSED
+    from quantkit.benchmark.accuracy.rows import PerImage, Row, document
+    from quantkit.benchmark.accuracy.table import NetworkAccuracy
+
+    right = np.array([True, True, False])
+    images = PerImage(right, right, ~right, np.array([1.0, 0.5, 0.25]))
+    rows = [
+        Row("net", UNFUSED, None, images),
+        Row("net", FUSED, None, images),
+        Row("net", "mse", 8, failure="no memory"),
+    ]
+    network = NetworkAccuracy("net", "key", tuple(document(rows)), None, "2026-01-01", {"cpu": "x"}, {"commit": "y"})
+    return json.dumps({"suite": "suite", "networks": [asdict(network)]}).encode()
+
+
 def results() -> tuple[bytes, bytes]:
     """What a run of a suite says of itself, and one of its results."""
     from tempfile import TemporaryDirectory

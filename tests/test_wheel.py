@@ -42,6 +42,7 @@ def test_the_data_is_all_that_is_read_and_nothing_else(names: set[str]) -> None:
     read += [path for path in (ROOT / "calibration").iterdir() if path.suffix in (".toml", ".json")]
     read += [
         *shipped_suites().values(),
+        ROOT / "benchmarks" / "accuracy.toml",
         ROOT / "benchmarks" / "published.toml",
         ROOT / "models" / "zoo" / "accuracy.toml",
     ]

@@ -54,7 +54,7 @@ def measure_table(
     failed = [row for each in found for row in each.rows if row["failure"]]
     for row in failed:
         terminal.warn(f"{row['network']}, {row['form']}: {row['failure']}")
-    return not failed and all(each.failure is None for each in found)
+    return all(each.is_whole for each in found)
 
 
 def _document(found: Sequence[NetworkAccuracy], path: Path) -> dict[str, Any]:

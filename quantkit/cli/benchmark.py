@@ -149,7 +149,7 @@ def benchmark(
     loading: Loading,
     preprocessing: Preprocessing,
 ) -> None:
-    """Measure throughput and latency across builds and pinned instances.
+    """Measure speed across builds and pinned instances, or accuracy form by form.
 
     A SUITE is a file, or the name of one that ships: engines, gluoncv-int8, int8-speedup, lstm-int8,
     onnx-files, rnn, scaling, score, settings, smoke. Builds (`quantkit builds list`) are made when first
@@ -161,7 +161,7 @@ def benchmark(
 
     A SUITE of accuracy, such as `accuracy`, which ships, gives a table instead: top-1, top-5 and agreement with FP32 of
     every form of its networks, all over the same images, here or with --cluster. Networks that are finished are kept
-    when the same command goes on.
+    when the same command goes on; give --force where images have changed under the same names.
 
     With --hosts, every host of a cluster measures at the same time, and the table of all adds up what they do together.
     Builds are made on each host when first needed; files that the suite names must be there. A host's results come when
@@ -266,6 +266,7 @@ def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
 
 def _check_target(target: str) -> None:
     """Make sure that the network exists before builds are made for it."""
+    from quantkit.benchmark.accuracy.suite import accuracy_suites
     from quantkit.benchmark.suites.suite import shipped_suites
     from quantkit.models.locate import locate
 
@@ -274,7 +275,9 @@ def _check_target(target: str) -> None:
     try:
         locate(target)
     except ModelError as error:
-        raise UserError(f"{error}; suites that ship: {', '.join(shipped_suites())}") from error
+        raise UserError(
+            f"{error}; suites that ship: {', '.join(sorted({*shipped_suites(), *accuracy_suites()}))}"
+        ) from error
 
 
 def _part(path: Path, chosen: _Choice, networks: list[str], scenario: Optional[str], published: Optional[str]) -> Suite:

@@ -38,6 +38,8 @@ class Elsewhere(OnCluster):
     def __post_init__(self) -> None:
         """Refuse options that would have no effect."""
         if self.hosts is None:
+            if self.cluster is None and self.tls is not None:
+                raise click.UsageError("--tls is about clusters; give --cluster or --hosts")
             super().__post_init__()
             return
         if (name := next((each for each in given(self) if each not in ("--hosts", "--tls")), None)) is not None:

@@ -13,10 +13,10 @@ from quantkit.errors import UserError
 
 _OF_A_MODEL = {field.name for group in (Loading, Preprocessing) for field in fields(group)}
 
-# All that a suite of accuracy takes, besides the options of a cluster.
+# All that a suite of accuracy takes.
 _OF_ACCURACY = {"networks", "out", "force", "as_json", "quiet", *(field.name for field in fields(OnCluster))}
 
-_ALONE = "speed is measured on hosts that do nothing else, not on a cluster's workers; give --hosts instead"
+_ALONE = "a cluster's workers compute tables of accuracy; speed is measured on hosts that do nothing else"
 
 
 def refuse_idle(context: click.Context, kind: str) -> None:

@@ -54,7 +54,7 @@ _VERBS = {
     "verify": "Check that a bundle is complete and unaltered.",
     "predict": "Run a bundle's network on images and show what it finds.",
     "export": "Write a network as an ONNX file.",
-    "benchmark": "Measure throughput and latency across builds and pinned instances.",
+    "benchmark": "Measure speed across builds and pinned instances, or accuracy form by form.",
     "report": "Make a report of benchmark results.",
     "compare": "Compare two runs of a benchmark, cell by cell.",
     "profile": "Show where the time goes: by layer, by operator and by kernel.",

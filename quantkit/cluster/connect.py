@@ -30,7 +30,6 @@ _SHOWN = 200
 # What nodes of Dask do again and again for its pages and its log: some percent of a core for each of them.
 _SELDOM: Mapping[str, Any] = {
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.memory.monitor-interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.admin.tick.interval": "500ms",
 }

@@ -150,7 +150,7 @@ def test_requests_that_make_no_sense(run: Run, checkpoint: Path, samples: Path, 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["smoke", "--tls", "a", "b", "c"], "--tls is about clusters"),
+        (["smoke", "--tls", "a", "b", "c"], "--tls is about clusters; give --cluster or --hosts"),
         (["digits_resnet20_v2", "--hosts", "cluster.json"], "--hosts measures a SUITE, and digits_resnet20_v2 is none"),
         (["smoke", "--hosts", "cluster.json"], "there is no scheduler file cluster.json"),
         (["smoke", "--hosts", "local:2"], "--hosts local:2 is this host alone"),

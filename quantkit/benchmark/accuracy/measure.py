@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from math import prod
-from typing import Union
+from typing import Optional, Union
 
 import numpy as np
 
@@ -31,6 +32,9 @@ _AnyForm = Union[Form, Unmade]
 
 # What the parameters of forms that run side by side may hold, in bytes: each worker has them.
 _TOGETHER = 2**29
+
+# Each has a batch's activations besides.
+_MOST_FORMS = 8
 
 
 def opened(network: JudgedNetwork, suite: AccuracySuite) -> Model:
@@ -82,9 +86,13 @@ def network_rows(
         QuantkitError: the network cannot be quantized.
     """
     fp32, samples = network_of(model), load_data(suite.data[network.data].test)
-    form = fp32.preparation, fp32.input_shape, BATCH_SIZE, suite.images, prod(fp32.output_shapes[0])
+    stream = BatchStream(
+        samples, fp32.preparation, fp32.input_shape, BATCH_SIZE, suite.images, prod(fp32.output_shapes[0])
+    )
+    if next(iter(replace(stream, limit=1))).labels is None:
+        raise DataError(f"the samples of {stream.name} have no labels; give them in labels.csv, or as y in the .npz")
     for group in _groups(_forms(model, network, suite, progress, executor)):
-        yield from _measured(fp32, group, BatchStream(samples, *form), progress, executor)
+        yield from _measured(fp32, group, stream, progress, executor)
 
 
 def _forms(
@@ -109,7 +117,7 @@ def _groups(forms: Iterable[_AnyForm]) -> Iterator[list[_AnyForm]]:
     held = 0
     for form in forms:
         size = sum(value.nbytes for value in form.graph.params.values()) if isinstance(form, Form) else 0
-        if group and held + size > _TOGETHER:
+        if group and (held + size > _TOGETHER or len(group) == _MOST_FORMS):
             yield group
             group, held = [], 0
         group.append(form)
@@ -123,39 +131,40 @@ def _measured(
 ) -> Iterator[Row]:
     """The rows of some forms, which run over the images beside FP32: all at once, or one by one where one fails."""
     runnable = [form for form in forms if isinstance(form, Form)]
-    failures = {form.name: form.failure for form in forms if isinstance(form, Unmade)}
+    failure: Optional[str] = None
+    images: Iterator[Optional[PerImage]]
     try:
-        images = _run(fp32, runnable, stream, progress, executor)
+        images = iter(_run(fp32, runnable, stream, progress, executor))
     except EngineError as error:
         if len(runnable) > 1:
             for form in forms:
                 yield from _measured(fp32, [form], stream, progress, executor)
             return
-        images, failures = {}, {**failures, **{form.name: str(error) for form in runnable}}
+        images, failure = repeat(None), str(error)
     for form in forms:
-        seconds = form.seconds if isinstance(form, Form) else None
-        found, failure = images.get(form.name), failures.get(form.name)
-        yield Row(fp32.name, form.name, form.calibration_samples, found, seconds, failure=failure)
+        if isinstance(form, Form):
+            count, seconds = form.calibration_samples, form.seconds
+            yield Row(fp32.name, form.name, count, next(images), seconds, failure=failure)
+        else:
+            yield Row(fp32.name, form.name, form.calibration_samples, failure=form.failure)
 
 
 def _run(
     fp32: Network, forms: Sequence[Form], stream: BatchStream, progress: Progress, executor: Executor
-) -> dict[str, PerImage]:
-    """What each image says of the forms, by their names."""
+) -> list[PerImage]:
+    """What each image says of each of the forms."""
     # FP32 itself is there anyway, unless it is alone.
     others = [form for form in forms if form.name != UNFUSED] or forms
     if not others:
-        return {}
-    roles = {form.name: f"form{number}" if number else "network" for number, form in enumerate(others)}
-    networks: dict[Role, Network] = {"reference": fp32}
-    networks |= {roles[form.name]: replace(fp32, name=form.name, graph=form.graph) for form in others}
-    run = JointRun(networks, stream.batch_size, stream.name)
+        return []
+    roles: dict[Role, Form] = {f"form{number}" if number else "network": form for number, form in enumerate(others)}
+    networks = {role: replace(fp32, name=form.name, graph=form.graph) for role, form in roles.items()}
+    run = JointRun({**networks, "reference": fp32}, stream.batch_size, stream.name)
     found = executor(run, stream, progress, f"{fp32.name}: {counted(len(others), 'form')} on {stream.name}")
-    if ("reference", "top1") not in found.values:
-        raise DataError(f"the samples of {stream.name} have no labels; give them in labels.csv, or as y in the .npz")
     same = np.ones(found.images, bool)
     own = PerImage(found.values["reference", "top1"], found.values["reference", "top5"], same, same.astype(np.float64))
-    return {**{form.name: _per_image(found, roles[form.name]) for form in others}, UNFUSED: own}
+    measured = iter([_per_image(found, role) for role in roles])
+    return [own if form.name == UNFUSED else next(measured) for form in forms]
 
 
 def _per_image(found: JointResult, role: Role) -> PerImage:

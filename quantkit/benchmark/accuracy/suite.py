@@ -19,7 +19,7 @@ from quantkit.quantization.ptq_config import PresetName, PTQConfig, preset
 if TYPE_CHECKING:
     from pydantic import ConfigDict
 
-# One of them makes a file a suite of accuracy, not of speed or a network's card.
+# With networks and data, or with one of these, a file is a suite of accuracy, not of speed or a network's card.
 _FORMS = ("methods", "presets", "algorithms", "stock_modes")
 
 Positive = Annotated[int, AboveZero]
@@ -115,7 +115,7 @@ def _is_suite(path: Path) -> bool:
         document = read_toml(path)
     except (OSError, ValueError):
         return False
-    return any(name in document for name in _FORMS)
+    return any(name in document for name in _FORMS) or {"network", "data"} <= document.keys() - {"contestant"}
 
 
 def read_accuracy_suite(path: Path) -> AccuracySuite:
@@ -139,6 +139,8 @@ def read_accuracy_suite(path: Path) -> AccuracySuite:
     except ValidationError as error:
         where, what = first_fault(error)
         raise UserError(f"{path} is not a suite of accuracy: {where}: {what}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     if problem is not None:
         raise UserError(f"{path}: {problem}")
     return suite
@@ -155,14 +157,32 @@ def _problems(suite: AccuracySuite) -> Iterator[str]:
             yield f"{network.model} has the data {network.data!r}; there are {', '.join(suite.data) or 'none'}"
         if network.preprocess is not None and network.preprocess not in suite.preprocess:
             yield f"{network.model} has the preprocessing {network.preprocess!r}, which the suite does not describe"
-            return
-        suite.steps(network)
+    for name, steps in suite.preprocess.items():
+        if (fault := _fault(steps)) is not None:
+            yield f"preprocess.{name}{fault}"
     for name, data in suite.data.items():
-        if not data.calibration_samples:
-            yield f"the data {name} have no number of calibration_samples"
+        counts = data.calibration_samples
+        if not counts or len(set(counts)) < len(counts):
+            yield f"calibration_samples of the data {name} must be different numbers, not {list(counts)}"
     for method in suite.methods:
         observer(method)
     configurations(suite.presets, suite.algorithms)
+    forms = [*suite.methods, *(f"preset {name}" for name in suite.presets)]
+    forms += [*(entry["name"] for entry in suite.algorithms), *(f"stock MXNet {mode}" for mode in suite.stock_modes)]
+    if twice := sorted({name for name in forms if forms.count(name) > 1}):
+        yield f"two forms are called {twice[0]!r}; give each another name"
+
+
+def _fault(steps: Any) -> Optional[str]:
+    """What is wrong with a table of preprocessing."""
+    from pydantic import ValidationError
+
+    try:
+        preprocess_of(steps)
+    except ValidationError as error:
+        where, what = first_fault(error)
+        return f"{'.' if where else ''}{where}: {what}"
+    return None
 
 
 def configurations(presets: Sequence[PresetName], algorithms: Sequence[Mapping[str, Any]] = ()) -> dict[str, PTQConfig]:
@@ -181,5 +201,6 @@ def configurations(presets: Sequence[PresetName], algorithms: Sequence[Mapping[s
             raise UserError(
                 f"unknown technique {min(unknown)!r} in {entry['name']!r}; choose of {', '.join(sorted(known))}"
             )
-        chosen[f"quantkit {entry['name']}"] = replace(preset(entry.get("preset", "none")), **techniques)
+        begun = preset(entry["preset"]) if "preset" in entry else PTQConfig()
+        chosen[f"quantkit {entry['name']}"] = replace(begun, **techniques)
     return chosen

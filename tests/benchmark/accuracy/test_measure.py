@@ -25,7 +25,7 @@ DIGITS = JudgedNetwork("digits_resnet20_v1", "digits")
 SUITE = AccuracySuite(
     "suite",
     (DIGITS,),
-    {"digits": JudgedOn("digits:test", "digits:train", (8,))},
+    {"digits": JudgedOn("digits:test", "digits:train", (4, 8))},
     methods=("minmax",),
     presets=("fast",),
     stock_modes=("naive",),
@@ -55,6 +55,9 @@ def test_every_form_has_a_row(measured: list[Row]) -> None:
     assert [(row.form, row.calibration_samples) for row in measured] == [
         (UNFUSED, None),
         (FUSED, None),
+        ("quantkit minmax", 4),
+        ("quantkit preset fast", 4),
+        ("stock MXNet naive", 4),
         ("quantkit minmax", 8),
         ("quantkit preset fast", 8),
         ("stock MXNet naive", 8),
@@ -69,8 +72,8 @@ def test_rows_say_what_an_evaluation_says(measured: list[Row]) -> None:
     config = quantkit.QuantizationConfig(num_samples=8, preset="fast")
     int8 = quantkit.quantize(model, "digits:train", config)
     found = quantkit.evaluate(int8, "digits:test", reference=model, num_samples=40)
-    images = measured[3].images
-    assert images is not None
+    images = measured[6].images
+    assert measured[6].calibration_samples == 8 and images is not None
     assert images.top1.mean() == found.accuracy["network"].top1
     assert images.top5.mean() == found.accuracy["network"].top5
     assert images.same.mean() == found.agreement["network"].top1
@@ -81,8 +84,19 @@ def test_shares_of_the_images_make_the_same_rows(measured: list[Row]) -> None:
     assert_same(measured, rows(executor=InParts(16)))
 
 
+def test_each_number_of_samples_has_its_own_rows(measured: list[Row]) -> None:
+    for count in (4, 8):
+        alone = rows(replace(SUITE, data={"digits": JudgedOn("digits:test", "digits:train", (count,))}))
+        assert_same([row for row in measured if row.calibration_samples in (None, count)], alone)
+    few, many = (next(row.images for row in measured if row.calibration_samples == count) for count in (4, 8))
+    assert few is not None and many is not None and (few.cosine != many.cosine).any()
+
+
 def test_forms_of_large_networks_run_apart(measured: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_TOGETHER", 1)
+    assert_same(measured, rows())
+    monkeypatch.setattr(measure, "_TOGETHER", 2**29)
+    monkeypatch.setattr(measure, "_MOST_FORMS", 2)
     assert_same(measured, rows())
 
 
@@ -102,7 +116,7 @@ class Failing:
 def test_a_form_that_fails_costs_no_other(measured: list[Row]) -> None:
     found = rows(executor=Failing("quantkit minmax"))
     failed = [row for row in found if row.failure]
-    assert [(row.form, row.failure, row.images) for row in failed] == [("quantkit minmax", "it fails", None)]
+    assert [(row.form, row.failure, row.images) for row in failed] == 2 * [("quantkit minmax", "it fails", None)]
     others = [row for row in found if row not in failed]
     assert_same([row for row in measured if row.form != "quantkit minmax"], others)
 

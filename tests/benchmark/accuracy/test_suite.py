@@ -15,6 +15,7 @@ from quantkit.benchmark.accuracy.suite import (
 from quantkit.benchmark.suites.suite import shipped_suites
 from quantkit.errors import UserError
 from quantkit.files.files import shipped
+from quantkit.quantization.ptq_config import PTQConfig
 
 SUITE = """
 presets = ["fast"]
@@ -51,6 +52,7 @@ def test_suites_that_ship_are_whole_and_none_of_speed() -> None:
 def test_a_suite_is_told_from_others(tmp_path: Path) -> None:
     path = suite(tmp_path)
     assert find_accuracy_suite(str(path)) == path
+    assert find_accuracy_suite(str(suite(tmp_path, 'presets = ["fast"]'))) == path
     for other in (shipped("benchmarks") / "smoke.toml", shipped("models") / "zoo" / "accuracy.toml", tmp_path):
         assert find_accuracy_suite(str(other)) is None
     damaged = tmp_path / "damaged.toml"
@@ -82,7 +84,17 @@ def test_what_a_suite_says(tmp_path: Path) -> None:
         ('data = "digits"', 'data = "photos"', "has the data 'photos'; there are digits"),
         ('preprocess = "plain"', 'preprocess = "other"', "has the preprocessing 'other', which the suite does not"),
         ("std = [0.5, 0.5, 0.5]", "std = [0.5, 0.5, 0.0]", "std.2: Input should be greater than 0"),
-        ('test = "digits:test"', 'test = "digits:test"\ncalibration_samples = []', "no number of calibration_samples"),
+        ('test = "digits:test"', 'test = "digits:test"\ncalibration_samples = []', "must be different numbers, not []"),
+        ('test = "digits:test"', 'test = "digits:test"\ncalibration_samples = [8, 8]', "must be different numbers"),
+        ('presets = ["fast"]', 'presets = ["fast", "fast"]', "two forms are called 'preset fast'"),
+        (
+            'presets = ["fast"]',
+            'methods = ["mse"]\nalgorithms = [{ name = "mse", bias = true }]',
+            "two forms are called 'mse'",
+        ),
+        ('presets = ["fast"]', "algorithms = [{ name = ['a'] }]", "has no name"),
+        ("mean = [0.5, 0.5, 0.5]", "mean = 5", "mine.toml: preprocess.plain.mean: "),
+        ('presets = ["fast"]', 'presets = ["fast"]\npreprocess.other = 5', "mine.toml: preprocess.other: "),
         ('test = "digits:test"', 'test = "digits:test"\nsplit = 1', "data.digits.split: there is no such key"),
         ('test = "digits:test"\n', "", "data.digits.test"),
         ("[[network]]", '[[network]]\nmodel = "a"\ndata = "digits"\n\n[[network]]\nshape = 1', "network.1"),
@@ -101,6 +113,8 @@ def test_a_suite_without_networks_is_told(tmp_path: Path) -> None:
 
 
 def test_techniques_stand_on_top_of_a_preset() -> None:
-    found = configurations(["fast"], [{"name": "mine", "preset": "balanced", "bias": False}])
-    assert list(found) == ["quantkit preset fast", "quantkit mine"]
+    entries = [{"name": "mine", "preset": "balanced", "bias": False}, {"name": "alone", "rounding": True}]
+    found = configurations(["fast"], entries)
+    assert list(found) == ["quantkit preset fast", "quantkit mine", "quantkit alone"]
+    assert found["quantkit alone"] == PTQConfig(rounding=True)
     assert found["quantkit mine"].rounding and not found["quantkit mine"].bias

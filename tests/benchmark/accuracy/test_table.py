@@ -10,8 +10,8 @@ import pytest
 
 from quantkit.benchmark.accuracy import table
 from quantkit.benchmark.accuracy.suite import AccuracySuite, JudgedNetwork, JudgedOn
-from quantkit.benchmark.accuracy.table import TABLE, NetworkAccuracy, measure_accuracy
-from quantkit.errors import ClusterError, UserError
+from quantkit.benchmark.accuracy.table import TABLE, NetworkAccuracy, measure_accuracy, read_accuracy
+from quantkit.errors import ClusterError, DataError, UserError
 
 SUITE = AccuracySuite(
     "suite",
@@ -33,11 +33,13 @@ def test_a_network_is_measured_once(tmp_path: Path, int8_engine: None) -> None:
     assert [row["form"] for row in first.rows] == ["FP32 unfused", "FP32 fused", "quantkit minmax"] and not told
     written = json.loads((folder / TABLE).read_text())
     assert (written["suite"], written["command"]) == ("suite", "command")
-    assert written["networks"][0]["rows"] == list(first.rows) and written["host"]["cpu"]
+    (network,) = written["networks"]
+    assert network["rows"] == list(first.rows) and network["measured"]
+    assert network["host"]["cpu"] and network["revision"]["commit"]
     (again,), told = measure(folder)
     assert again == first and told == ["digits_resnet20_v1: measured before"]
     (forced,), told = measure(folder, force=True)
-    assert forced.key == first.key and not told
+    assert forced.key == first.key and not told and (folder / TABLE).is_file()
 
 
 def test_what_differs_is_measured_again(tmp_path: Path, int8_engine: None) -> None:
@@ -50,15 +52,38 @@ def test_networks_that_fail_cost_no_other_and_are_not_kept(tmp_path: Path, int8_
     broken = JudgedNetwork("no-such-network", "digits")
     (failed, found), told = measure(tmp_path, replace(SUITE, network=(broken, *SUITE.network)))
     assert failed.failure is not None and "no-such-network" in failed.failure and found.rows
-    assert told == [f"no-such-network: {failed.failure}"]
+    assert not told
     assert [each["network"] for each in json.loads((tmp_path / TABLE).read_text())["networks"]] == [found.network]
 
 
 def test_a_part_keeps_the_other_networks(tmp_path: Path, int8_engine: None) -> None:
     two = replace(SUITE, network=(*SUITE.network, JudgedNetwork("digits_resnet20_v2", "digits")))
     measure(tmp_path, two)
-    measure(tmp_path, two.part(["digits_resnet20_v2"]))
-    assert len(json.loads((tmp_path / TABLE).read_text())["networks"]) == 2
+    measure(tmp_path, two.part(["digits_resnet20_v2"]), force=True)
+    assert len(read_accuracy(tmp_path / TABLE, "suite")) == 2
+
+
+def test_a_network_that_fails_later_keeps_its_rows(
+    tmp_path: Path, int8_engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,), _ = measure(tmp_path)
+
+    def unreadable(*_: object) -> None:
+        raise DataError("a disk is missing")
+
+    monkeypatch.setattr(table, "opened", unreadable)
+    (later,), _ = measure(tmp_path)
+    assert later.failure == "a disk is missing"
+    assert read_accuracy(tmp_path / TABLE, "suite") == (first,)
+
+
+def test_forms_that_failed_are_measured_again(tmp_path: Path, int8_engine: None) -> None:
+    (first,), _ = measure(tmp_path)
+    content = json.loads((tmp_path / TABLE).read_text())
+    content["networks"][0]["rows"][2]["failure"] = "no memory"
+    (tmp_path / TABLE).write_text(json.dumps(content))
+    (again,), told = measure(tmp_path)
+    assert again.rows == first.rows and not told
 
 
 def test_a_lost_cluster_ends_the_run(tmp_path: Path, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +100,9 @@ def test_a_lost_cluster_ends_the_run(tmp_path: Path, engine: None, monkeypatch: 
     ("content", "problem"),
     [
         ('{"suite": "other", "networks": []}', "is not a table of suite"),
-        ('{"suite": "suite", "networks": [{"rows": 1}]}', "is damaged: 0.network"),
+        ('{"suite": "suite", "networks": [{"rows": 1}]}', "is damaged: networks.0.network"),
+        ('{"suite": "suite"}', "is damaged: networks: "),
+        ('{"suite": "suite", "networks": [{"network": "a", "rows": [{"form": 1}]}]}', "is damaged: networks.0.network"),
         ('{"suite": "suite"', "cannot read"),
         ("[]", "is not a table of suite"),
     ],
