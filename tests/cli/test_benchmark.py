@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.benchmark.accuracy.suite import accuracy_suites
 from quantkit.benchmark.results.result_files import read_results
 from quantkit.benchmark.suites.suite import shipped_suites
 from tests.cli.conftest import SHAPE, Run, start
@@ -132,7 +133,7 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
     ("arguments", "words"),
     [
         (["nothing-like-it"], "unknown network 'nothing-like-it'"),
-        (["smok"], f"suites that ship: {', '.join(shipped_suites())}"),
+        (["smok"], f"suites that ship: {', '.join(sorted({*shipped_suites(), *accuracy_suites()}))}"),
         (["digits_resnet20_v1", "--builds", "here,other"], "there is no build other"),
         (["digits_resnet20_v1", "--build", "mine"], "is not NAME=PYTHON"),
         (["digits_resnet20_v1", "--build", "mine=/no/python", "--builds", "mine"], "no program '/no/python'"),
