@@ -33,3 +33,9 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
         for host in hosts[1:]:
             dask(host, "worker", address(hosts), "--nthreads", "1")
         yield hosts
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partial results of earlier tests are not found."""
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
