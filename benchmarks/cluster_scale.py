@@ -24,7 +24,7 @@ from command_line import Document, arguments, host_facts, rows_page, run, table,
 
 from quantkit.cluster.connect import connected
 from quantkit.cluster.node import this_node
-from quantkit.cluster.shards import shard_size
+from quantkit.cluster.shards import most_samples, spans
 from quantkit.cluster.worker import Session, Work
 from quantkit.errors import QuantkitError
 
@@ -142,7 +142,7 @@ def _wire() -> int:
     raise QuantkitError("/proc/net/dev has no loopback")
 
 
-def times(images: int, networks: int, workers: int, per_image: float, scheduler: Scheduler, size: int) -> Times:
+def times(images: int, networks: int, workers: int, per_image: float, scheduler: Scheduler, shards: int) -> Times:
     """The model's times of evaluating networks on images.
 
     Args:
@@ -151,14 +151,17 @@ def times(images: int, networks: int, workers: int, per_image: float, scheduler:
         workers: of one core each, on a host of their own.
         per_image: seconds of one core for one image.
         scheduler: what tasks cost.
-        size: images in a shard.
+        shards: of each network's images.
     """
-    shards = -(-images // size)
     # The last shards of a network leave workers idle, unless another network's follow at once.
     computing = networks * images * per_image / workers
     # Workers pass the weights on to each other, each to one other at a time, in twice as many places after each step.
     steps = workers.bit_length()
     return Times(computing, networks * steps * _WEIGHTS / _CARD, networks * shards / scheduler.rate)
+
+
+def _shards(images: int, workers: int) -> int:
+    return len(spans(images, _BATCH, most_samples(_BATCH), workers))
 
 
 def _per_image(runs: Sequence[Mapping[str, Any]], work: str, workers: int) -> float:
@@ -173,7 +176,7 @@ def page(document: Document) -> str:
     for work in dict.fromkeys(each["work"] for each in runs):
         samples = next(each["samples"] for each in runs if each["work"] == work)
         found = _per_image(runs, work, 2) * samples
-        model = times(samples, 1, 2, _per_image(runs, work, 1), scheduler, shard_size(samples, _BATCH, 2))
+        model = times(samples, 1, 2, _per_image(runs, work, 1), scheduler, _shards(samples, 2))
         seconds = max(model.computing, model.scheduling)
         checks.append(f"{work} with 2 workers: {seconds:.1f} s by the model, {found:.1f} s measured")
     note = (
@@ -201,10 +204,11 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The rows of the table of a run's JSON."""
     scheduler, per_image = Scheduler(**document["scheduler"]), _typical(document)
     for workers in WORKERS:
-        model = times(IMAGES, NETWORKS, workers, per_image, scheduler, _SHARD)
+        shards = _shards(IMAGES, workers)
+        model = times(IMAGES, NETWORKS, workers, per_image, scheduler, shards)
         hours = [each / 3600 for each in (model.computing, model.sending, model.scheduling, model.total)]
         yield (
-            f"| {workers} | {NETWORKS * -(-IMAGES // _SHARD)} | {' | '.join(f'{each:.2f}' for each in hours)} | "
+            f"| {workers} | {NETWORKS * shards} | {' | '.join(f'{each:.2f}' for each in hours)} | "
             f"{100 * model.computing / model.total:.0f} % | {model.bottleneck} |"
         )
 

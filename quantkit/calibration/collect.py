@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.backends.mxnet.stream import BoundNetwork
 from quantkit.calibration.methods import observer
 from quantkit.calibration.observer import Observer
 from quantkit.calibration.ranges import Range
@@ -43,7 +44,7 @@ def collect_ranges(
     Raises:
         DataError: a tensor holds NaN or infinite values, or there were no batches.
     """
-    watchers = _observed(graph, tensors, batches, batch_size, method)
+    watchers = _observed(_watched(graph, tensors, batch_size), tensors, batches, method)
     return {str(tensor): watcher.range() for tensor, watcher in watchers.items()}
 
 
@@ -71,6 +72,10 @@ class RangeCollection:
     method: str
     data_name: str
 
+    @cached_property
+    def _network(self) -> BoundNetwork:
+        return _watched(self.graph, self.tensors, self.batch_size)
+
     def key(self) -> str:
         """See ``Aggregation``."""
         facts = ("ranges", sha256_of(self.graph), list(map(str, self.tensors)), self.batch_size, self.method)
@@ -92,7 +97,7 @@ class RangeCollection:
                 digests.append(digests_of(batch.data))
                 yield batch.data
 
-        watchers = _observed(self.graph, self.tensors, inputs(), self.batch_size, self.method)
+        watchers = _observed(self._network, self.tensors, inputs(), self.method)
         states = [watcher.state() for watcher in watchers.values()]
         observed = {
             _OBSERVED + name: np.stack([state[name] for state in states]) for name in observer(self.method).state()
@@ -126,10 +131,15 @@ class RangeCollection:
         return Collected(ranges, len(whole), joint_digest(whole))
 
 
+def _watched(graph: Graph, tensors: Sequence[Tensor], batch_size: int) -> BoundNetwork:
+    """The network whose outputs are ``tensors``, each once."""
+    return BoundNetwork(graph.with_outputs(dict.fromkeys(tensors)).pruned(), batch_size)
+
+
 def _observed(
-    graph: Graph, tensors: Sequence[Tensor], batches: Iterable[np.ndarray], batch_size: int, method: str
+    network: BoundNetwork, tensors: Sequence[Tensor], batches: Iterable[np.ndarray], method: str
 ) -> dict[Tensor, Observer]:
-    """The observers of ``tensors`` after the network has run over ``batches``."""
+    """The observers of ``tensors`` after the network, whose outputs they are, has run over ``batches``."""
     watchers = {tensor: observer(method) for tensor in tensors}
 
     def observe(tensor: Tensor, value: np.ndarray) -> None:
@@ -140,7 +150,7 @@ def _observed(
 
     # Observers are independent of each other, and NumPy releases the interpreter lock.
     with ThreadPoolExecutor(worker_threads()) as pool:
-        for values in outputs_of(graph.with_outputs(watchers).pruned(), batches, batch_size):
+        for values in network.outputs(batches):
             for _ in pool.map(observe, watchers, values):
                 pass
     return watchers

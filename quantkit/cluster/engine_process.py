@@ -90,7 +90,8 @@ class _Server:
             return pickle.dumps(("failed", "EngineError", f"{type(error).__name__}: {error}"))
 
     def _load(self, content: bytes) -> bytes:
-        """Take up a job."""
+        """Take up a job; what the one before has bound goes first."""
+        self._job = self._stream = None
         self._job = pickle.loads(content)
         self._stream = self._job.open()
         return b""

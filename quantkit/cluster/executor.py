@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from statistics import median
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -15,7 +15,7 @@ from quantkit.cluster.arrays import from_bytes
 from quantkit.cluster.job import Job, Shard
 from quantkit.cluster.node import Node, shares, this_node
 from quantkit.cluster.partial_results import PartialResults
-from quantkit.cluster.shards import prepared_shard_size, shard_size
+from quantkit.cluster.shards import most_samples, spans
 from quantkit.cluster.tasks import Tasks, answered, answering
 from quantkit.cluster.worker import Session, Work, end_abandoned, end_session
 from quantkit.data.aggregation import Aggregation, Executor, Result, combined, in_this_process
@@ -57,8 +57,7 @@ class ClusterExecutor:
 
         Args:
             client: of the cluster.
-            shard_samples: how many samples a shard has, rounded up to whole batches; None: as many as give each worker
-                some shards.
+            shard_samples: how many samples a shard has, rounded up to whole batches; None: see ``spans``.
             threads: of each engine. Their number may change the last bit of layers that sum up many values.
 
         Raises:
@@ -109,17 +108,20 @@ class ClusterExecutor:
         if job.address is None or stream.size is None:
             return self._of_prepared(job, aggregation, stream, progress, title)
         known = PartialResults(job, stream, self.environment)
-        size = known.shard_size if self._shard_samples is None else None
-        size = size or shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
-        starts = range(0, stream.size, size)
-        parts = {start: part for start in starts if (part := known.get(start, size)) is not None}
-        missing = [start for start in starts if start not in parts]
-        shards = ((start, stream.part(start, start + size).samples.positions or ()) for start in missing)
+        parts = {span: part for span in known.spans() if (part := known.get(span)) is not None}
+        most = most_samples(stream.batch_size, self._shard_samples)
+        wanted = spans(stream.size, stream.batch_size, most, self._sharing, parts)
+        missing = [number for number, span in enumerate(wanted) if span not in parts]
+        shards = ((number, stream.part(*wanted[number]).samples.positions or ()) for number in missing)
         with closing(self._results(job, shards, title)) as results:
-            for start, content in progress(results, len(missing), title):
-                known.put(start, size, content)
-                parts[start] = content
-        result = combined(aggregation, (from_bytes(parts[start]) for start in starts), stream)
+
+            def contents() -> Iterator[tuple[int, bytes]]:
+                yield from ((number, parts[span]) for number, span in enumerate(wanted) if span in parts)
+                for number, content in progress(results, len(missing), title):
+                    known.put(wanted[number], content)
+                    yield number, content
+
+            result = combined(aggregation, map(from_bytes, in_order(contents())), stream)
         known.clear()
         return result
 
@@ -127,13 +129,12 @@ class ClusterExecutor:
         self, job: Job, aggregation: Aggregation[Result], stream: BatchStream, progress: Progress, title: str
     ) -> Result:
         """The result over samples that are read here and sent out."""
-        size = shard_size(stream.size, stream.batch_size, self.slots, self._shard_samples)
-        size = prepared_shard_size(size, stream.batch_size, stream.input_shape)
-        parts: dict[int, bytes] = {}
-        with closing(self._results(job, enumerate(prepared(stream, size)), title)) as results:
-            for number, content in progress(results, -(-(stream.size or 0) // size), title):
-                parts[number] = content
-        return combined(aggregation, (from_bytes(parts[number]) for number in sorted(parts)), stream)
+        most = most_samples(stream.batch_size, self._shard_samples, stream.input_shape)
+        wanted = [] if stream.size is None else spans(stream.size, stream.batch_size, most, self._sharing)
+        sizes = chain((stop - start for start, stop in wanted), repeat(most))
+        with closing(self._results(job, enumerate(prepared(stream, sizes)), title)) as results:
+            contents = in_order(progress(results, len(wanted), title))
+            return combined(aggregation, map(from_bytes, contents), stream)
 
     def _results(
         self, job: Job, shards: Iterator[tuple[int, Shard]], title: str
@@ -179,6 +180,11 @@ class ClusterExecutor:
         threads = self._threads()
         for turn in range(_AHEAD * max(threads.values(), default=0)):
             yield from (address for address, number in threads.items() if turn < _AHEAD * number)
+
+    @property
+    def _sharing(self) -> Optional[int]:
+        """Among how many workers samples are shared out; None where the user says how many a shard has."""
+        return self.slots if self._shard_samples is None else None
 
     def _slots(self) -> int:
         return max(1, sum(self._threads().values()))
@@ -227,8 +233,21 @@ def nodes_of(client: Client) -> dict[str, Node]:
     return nodes
 
 
-def prepared(stream: BatchStream, size: int) -> Iterator[Shard]:
-    """The batches of each shard of ``size`` samples, read here."""
+def prepared(stream: BatchStream, sizes: Iterable[int]) -> Iterator[Shard]:
+    """The batches of shards of so many samples, read here."""
     batches = iter(stream)
-    while shard := list(islice(batches, size // stream.batch_size)):
+    for size in sizes:
+        if not (shard := list(islice(batches, -(-size // stream.batch_size)))):
+            return
         yield shard
+
+
+def in_order(contents: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Contents by their numbers from 0 up, each as soon as all before it are there."""
+    waiting: dict[int, bytes] = {}
+    place = 0
+    for number, content in contents:
+        waiting[number] = content
+        while place in waiting:
+            yield waiting.pop(place)
+            place += 1

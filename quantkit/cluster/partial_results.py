@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 from quantkit.cluster.job import Job
+from quantkit.cluster.shards import Span
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.object_store import is_address, stored_folder
 from quantkit.data.record import SHARD_LIST
@@ -22,7 +23,7 @@ from quantkit.files.files import home, writing
 from quantkit.files.temporary import remove
 from quantkit.files.text import MEBIBYTE, read_bytes
 
-_NAME = re.compile(r"(\d{1,12})-by-(\d{1,12})\.npz")
+_NAME = re.compile(r"(\d{1,12})-to-(\d{1,12})\.npz")
 _LARGEST_FILE = 1024 * MEBIBYTE
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -54,7 +55,7 @@ class PartialResults:
         name = job.address if isinstance(job.address, str) or job.address is None else job.address.name
         stamps = None if name is None else _stamps(name)
         self._folder: Optional[Path] = None
-        self._batch_size = job.batch_size
+        self._batch_size, self._samples = job.batch_size, stream.size or 0
         if stamps is None:
             return
         facts = [
@@ -72,30 +73,31 @@ class PartialResults:
         use(self._folder)
         remove_unused(entry for entry in KINDS["shards"].entries() if time.time() - entry.used > _ABANDONED)
 
-    @property
-    def shard_size(self) -> Optional[int]:
-        """The size of the shards of an earlier run, whole batches; None if there was none."""
-        matches = filter(None, map(_NAME.fullmatch, self._names()))
-        sizes = (int(match[2]) for match in matches)
-        return max((size for size in sizes if size and size % self._batch_size == 0), default=None)
+    def spans(self) -> Iterator[Span]:
+        """The shards of earlier runs: whole batches, as far as there are samples."""
+        for match in filter(None, map(_NAME.fullmatch, self._names())):
+            start, stop = map(int, match.groups())
+            whole = start % self._batch_size == 0 and (stop % self._batch_size == 0 or stop == self._samples)
+            if start < stop <= self._samples and whole:
+                yield start, stop
 
-    def get(self, start: int, size: int) -> Optional[bytes]:
-        """What is known of the shard of ``size`` samples from ``start`` on; None if it is nothing, or damaged."""
+    def get(self, span: Span) -> Optional[bytes]:
+        """What is known of a shard; None if it is nothing, or damaged."""
         if self._folder is None:
             return None
         with suppress(OSError, ValueError):
-            content = read_bytes(self._path(self._folder, start, size), _LARGEST_FILE)
+            content = read_bytes(self._path(self._folder, span), _LARGEST_FILE)
             digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
             return rest if digest == _digest(rest) else None
         return None
 
-    def put(self, start: int, size: int, content: bytes) -> None:
+    def put(self, span: Span, content: bytes) -> None:
         """Keep what ``arrays.to_bytes`` wrote, if that is possible: results do not depend on it."""
         if self._folder is None:
             return
         with suppress(OSError, QuantkitError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with writing(self._path(self._folder, start, size)) as file:
+            with writing(self._path(self._folder, span)) as file:
                 file.write(_digest(content))
                 file.write(content)
 
@@ -110,8 +112,8 @@ class PartialResults:
         return []
 
     @staticmethod
-    def _path(folder: Path, start: int, size: int) -> Path:
-        return folder / f"{start}-by-{size}.npz"
+    def _path(folder: Path, span: Span) -> Path:
+        return folder / "{}-to-{}.npz".format(*span)
 
 
 def _digest(content: bytes) -> bytes:

@@ -7,12 +7,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, tee
 from typing import Literal, Optional, get_args
 
 import numpy as np
 
-from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.backends.mxnet.stream import BoundNetwork
 from quantkit.data.aggregation import Partial, under
 from quantkit.data.batches import Batch
 from quantkit.errors import DataError
@@ -74,6 +75,10 @@ class JointRun:
     def per_step(self) -> Optional[ClassScores]:
         """Why every step has class scores if its label says so; None where none has."""
         return self.networks["network"].step_scores(self.said, labelled=True)
+
+    @cached_property
+    def _bound(self) -> list[BoundNetwork]:
+        return [BoundNetwork(each.graph, self.batch_size) for each in self.networks.values()]
 
     @property
     def _steps(self) -> int:
@@ -182,7 +187,7 @@ class JointRun:
 
     def _runs(self, streams: Iterable[Iterable[Batch]]) -> list[Iterator[list[np.ndarray]]]:
         inputs = [(batch.data for batch in stream) for stream in streams]
-        return [outputs_of(each.graph, data, self.batch_size) for each, data in zip(self.networks.values(), inputs)]
+        return [network.outputs(data) for network, data in zip(self._bound, inputs)]
 
 
 def _check_measurable(network: Network, judged: ClassScores, labelled: bool) -> None:

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import tee
 from typing import Optional
 
 import numpy as np
 
-from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.backends.mxnet.stream import BoundNetwork
 from quantkit.data.aggregation import Partial
 from quantkit.data.batches import Batch
 from quantkit.data.digests import digests_of, joint_digest
@@ -59,6 +60,10 @@ class OutcomeRun:
     batch_size: int
     name: str
 
+    @cached_property
+    def _network(self) -> BoundNetwork:
+        return BoundNetwork(self.graph, self.batch_size)
+
     def key(self) -> str:
         """See ``Aggregation``."""
         original = None if self.original is None else sha256_of(self.original)
@@ -73,7 +78,7 @@ class OutcomeRun:
         """
         read, beside = tee(batches)
         outcomes, digests, labels = [], [], []
-        for batch, (first, *_) in zip(beside, outputs_of(self.graph, _inputs(read), self.batch_size)):
+        for batch, (first, *_) in zip(beside, self._network.outputs(_inputs(read))):
             digests.append(digests_of(batch.data))
             if self.class_scores and batch.labels is not None:
                 check_step_labels(batch.labels, self.original is not None, self.name)

@@ -7,12 +7,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import tee
 from typing import Any
 
 import numpy as np
 
-from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.backends.mxnet.stream import BoundNetwork
 from quantkit.data.aggregation import Partial, under
 from quantkit.data.batches import Batch
 from quantkit.data.digests import digests_of, joint_digest
@@ -60,6 +61,10 @@ class PredictionRun:
     graphs: Mapping[Role, Graph]
     batch_size: int
 
+    @cached_property
+    def _networks(self) -> list[BoundNetwork]:
+        return [BoundNetwork(graph, self.batch_size) for graph in self.graphs.values()]
+
     def key(self) -> str:
         """See ``Aggregation``."""
         graphs = {role: sha256_of(graph) for role, graph in self.graphs.items()}
@@ -81,7 +86,7 @@ class PredictionRun:
                 yield batch.data
 
         copies = tee(digested(), len(self.graphs))
-        runs = [outputs_of(graph, data, self.batch_size) for graph, data in zip(self.graphs.values(), copies)]
+        runs = [network.outputs(data) for network, data in zip(self._networks, copies)]
         for results in zip(*runs):
             for role, outputs in zip(self.graphs, results):
                 for name, array in self.task.packed(self.task.decode(outputs)).items():

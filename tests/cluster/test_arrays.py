@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
@@ -19,5 +21,9 @@ def test_arrays_come_back_as_they_were() -> None:
 
 
 def test_objects_that_run_code_are_refused() -> None:
+    objects = {"a": np.array([print], object)}
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        from_bytes(to_bytes({"a": np.array([print], object)}))
+        to_bytes(objects)
+    with io.BytesIO() as stream, pytest.raises(ValueError, match="allow_pickle=False"):
+        np.savez(stream, **objects)
+        from_bytes(stream.getvalue())

@@ -70,13 +70,13 @@ def test_partial_results_are_kept_until_an_object_changes(tmp_path: Path) -> Non
         stream = BatchStream(load_data(SHARDS), Preprocess(), (3, 20, 20), 2)
         return PartialResults(Job.of(Counting(), stream), stream, {})
 
-    results().put(0, 2, b"what was computed")
-    assert results().get(0, 2) == b"what was computed"
+    results().put((0, 2), b"what was computed")
+    assert results().get((0, 2)) == b"what was computed"
     content = bytearray((shards / "shard-00002.rec").read_bytes())
     content[-1] ^= 1
     (shards / "shard-00002.rec").write_bytes(content)
     put(shards, SHARDS)
-    assert results().get(0, 2) is None
+    assert results().get((0, 2)) is None
 
 
 def test_nothing_is_kept_of_objects_without_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,5 +85,5 @@ def test_nothing_is_kept_of_objects_without_versions(tmp_path: Path, monkeypatch
     put(packed(tmp_path), SHARDS)
     stream = BatchStream(load_data(SHARDS), Preprocess(), (3, 20, 20), 2)
     kept = PartialResults(Job.of(Counting(), stream), stream, {})
-    kept.put(0, 2, b"what was computed")
-    assert kept.get(0, 2) is None
+    kept.put((0, 2), b"what was computed")
+    assert kept.get((0, 2)) is None

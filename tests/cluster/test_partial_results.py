@@ -52,11 +52,11 @@ def results(folder: Path, common: Any = COMMON, **form: Any) -> PartialResults:
 
 
 def test_what_was_kept_is_found_again(photos: Path) -> None:
-    results(photos).put(2, 2, WHAT)
+    results(photos).put((2, 4), WHAT)
     again = results(photos)
-    assert (again.get(2, 2), again.get(0, 2), again.get(2, 4), again.shard_size) == (WHAT, None, None, 2)
+    assert (again.get((2, 4)), again.get((0, 2)), list(again.spans())) == (WHAT, None, [(2, 4)])
     again.clear()
-    assert results(photos).get(2, 2) is None and not KINDS["shards"].entries()
+    assert results(photos).get((2, 4)) is None and not KINDS["shards"].entries()
 
 
 def rewritten(photos: Path, place: str) -> None:
@@ -82,9 +82,9 @@ def rewritten(photos: Path, place: str) -> None:
     ids=["more", "other pixels", "behind a link", "in a linked folder", "labels"],
 )
 def test_other_files_have_other_results(photos: Path, change: Callable[[Path], Any]) -> None:
-    results(photos).put(0, 2, WHAT)
+    results(photos).put((0, 2), WHAT)
     change(photos)
-    assert results(photos).get(0, 2) is None
+    assert results(photos).get((0, 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -99,29 +99,41 @@ def test_other_files_have_other_results(photos: Path, change: Callable[[Path], A
     ids=lambda other: next(iter(other)),
 )
 def test_other_work_has_other_results(photos: Path, other: dict[str, Any]) -> None:
-    results(photos).put(0, 2, WHAT)
-    assert results(photos, **other).get(0, 2) is None
+    results(photos).put((0, 2), WHAT)
+    assert results(photos, **other).get((0, 2)) is None
 
 
 def test_damage_is_no_result(photos: Path, home: Path) -> None:
     kept = results(photos)
-    kept.put(0, 2, WHAT)
+    kept.put((0, 2), WHAT)
     (path,) = home.glob("shards/*/*.npz")
     whole = path.read_bytes()
     for damaged in (b"", whole[:-1], whole[:10], whole + b"x", bytes([whole[0] ^ 1]) + whole[1:]):
         path.write_bytes(damaged)
-        assert kept.get(0, 2) is None
+        assert kept.get((0, 2)) is None
     path.write_bytes(whole)
-    assert kept.get(0, 2) == WHAT
+    assert kept.get((0, 2)) == WHAT
 
 
-@pytest.mark.parametrize("name", ["8-by-0.npz", "0-by-3.npz", "0-by-x.npz", "5-3.npz", f"0-by-{'9' * 13}.npz", "notes"])
-def test_sizes_that_cut_batches_are_none(photos: Path, home: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2-to-2.npz",
+        "4-to-2.npz",
+        "0-to-3.npz",
+        "1-to-4.npz",
+        "0-to-8.npz",
+        "0-to-x.npz",
+        f"0-to-{'9' * 13}.npz",
+        "notes",
+    ],
+)
+def test_shards_that_cut_batches_or_end_behind_the_samples_are_none(photos: Path, home: Path, name: str) -> None:
     kept = results(photos)
-    kept.put(0, 2, WHAT)
+    kept.put((0, 2), WHAT)
     (path,) = home.glob("shards/*/*.npz")
     path.rename(path.with_name(name))
-    assert kept.shard_size is None
+    assert not list(kept.spans())
 
 
 def test_files_that_lie_elsewhere_leave_nothing(tmp_path: Path) -> None:
@@ -130,8 +142,8 @@ def test_files_that_lie_elsewhere_leave_nothing(tmp_path: Path) -> None:
         replace(load_data(np.zeros((4, 3), np.float32)), address=str(tmp_path / "list.json")), None, (3,), 2
     )
     kept = PartialResults(Job.of(Counting(), stream), stream, COMMON)
-    kept.put(0, 2, WHAT)
-    assert kept.get(0, 2) is None and not KINDS["shards"].entries()
+    kept.put((0, 2), WHAT)
+    assert kept.get((0, 2)) is None and not KINDS["shards"].entries()
 
 
 def test_a_disk_that_is_full_is_no_failure(photos: Path, home: Path) -> None:
@@ -139,12 +151,12 @@ def test_a_disk_that_is_full_is_no_failure(photos: Path, home: Path) -> None:
     (home / "shards").mkdir()
     next(iter(home.glob("shards"))).rmdir()
     (home / "shards").write_text("no folder")
-    kept.put(0, 2, WHAT)
-    assert kept.get(0, 2) is None
+    kept.put((0, 2), WHAT)
+    assert kept.get((0, 2)) is None
 
 
 def test_what_nobody_goes_on_with_is_removed(photos: Path, home: Path) -> None:
-    results(photos).put(0, 2, WHAT)
+    results(photos).put((0, 2), WHAT)
     (folder,) = home.glob("shards/*")
     for path in (folder, *folder.iterdir()):
         os.utime(path, (1, 1))

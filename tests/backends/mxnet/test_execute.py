@@ -77,8 +77,3 @@ def test_a_smaller_last_batch_gives_the_same_results() -> None:
     parts = [outputs[0] for outputs in outputs_of(residual_v1(), [data[:4], data[4:]], 4)]
     assert [len(part) for part in parts] == [4, 1]
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-4, atol=1e-5)
-
-
-def test_a_larger_batch_than_agreed_is_refused() -> None:
-    with pytest.raises(EngineError, match="at most 2"):
-        list(outputs_of(residual_v1(), [images(3)], 2))
