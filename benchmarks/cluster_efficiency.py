@@ -2,12 +2,13 @@
 
     python benchmarks/cluster_efficiency.py --out benchmarks/results/cluster-efficiency
 
-Each piece of work runs with every number of workers in turns, in an order drawn anew each round, after an untimed run
-that starts the engines. The results are compared with those of one process. The efficiency is the speed-up over one
-worker divided by the number of workers, in percent, with a bootstrap interval over rounds. Cores that are busy at the
-same time slow each other down, by their clock, caches and memory: so clusters of one worker each, as many as there are
-workers, also do the whole work apart from each other, at the same time. OUT.json has the seconds of every run, and how
-many cores were busy meanwhile, whoever kept them so.
+Each round starts a cluster of every number of workers, in an order drawn anew, and ends it before the next one: idle
+ones take some percent of a core. In each, all pieces of work run, after one that is not timed, which starts the
+engines. The results are compared with those of one process. The efficiency is the speed-up over one worker divided by
+the number of workers, in percent, with a bootstrap interval over rounds. Cores that are busy at the same time slow each
+other down, by their clock, caches and memory: so clusters of one worker each, as many as there are workers, also do the
+whole work apart from each other, at the same time. OUT.json has the seconds of every run, and how many cores were busy
+meanwhile, whoever kept them so.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _RESAMPLES = 10_000
 
 COLUMNS = ("work", "samples", "workers", "seconds", "samples/s", "speed-up", "efficiency", "apart", "busy cores")
 
+WARM_UP = "calibrate cifar_resnet20_v1"
+"""The piece of work that runs first in each cluster, untimed."""
+
 Work = Callable[[Executor], object]
 
 
@@ -71,8 +75,9 @@ def main() -> None:
     options = parser.parse_args()
     numbers = sorted({1, *(options.workers or (2,))})
     found: list[Run] = []
-    wanted = {name: each for name, each in works(data_root()).items() if _is_wanted(name, options.network)}
-    for each in runs(wanted, numbers, options.rounds):
+    every = works(data_root())
+    wanted = {name: each for name, each in every.items() if _is_wanted(name, options.network)}
+    for each in runs(wanted, every[WARM_UP][1], numbers, options.rounds):
         found.append(each)
         how = "apart" if each.apart else "together"
         print(f"{each.work}, {each.workers} workers {how}: {each.seconds:.2f} s", flush=True)
@@ -100,7 +105,7 @@ def works(root: Path) -> dict[str, tuple[int, Work]]:
         return evaluate_networks(networks, samples, executor=executor).document
 
     return {
-        "calibrate cifar_resnet20_v1": (2000, partial(_table, cifar, training, 2000)),
+        WARM_UP: (2000, partial(_table, cifar, training, 2000)),
         "calibrate squeezenet1.0": (100, partial(_table, squeezenet, images, 100)),
         "evaluate cifar_resnet20_v1": (len(samples), evaluation),
     }
@@ -114,7 +119,7 @@ def _table(fused: Any, data: str, samples: int, executor: Executor) -> object:
     return calibrate(fused, data, samples, executor=executor)
 
 
-def runs(wanted: Mapping[str, tuple[int, Work]], numbers: Sequence[int], rounds: int) -> Iterator[Run]:
+def runs(wanted: Mapping[str, tuple[int, Work]], warm_up: Work, numbers: Sequence[int], rounds: int) -> Iterator[Run]:
     """Run all pieces of work in all clusters, in turns.
 
     Raises:
@@ -122,24 +127,22 @@ def runs(wanted: Mapping[str, tuple[int, Work]], numbers: Sequence[int], rounds:
     """
     shuffled = random.Random(0)
     expected = {name: work(in_this_process) for name, (_, work) in wanted.items()}
-    several = [workers for workers in numbers if workers > 1]
-    groups = [*((workers, False) for workers in numbers), *((workers, True) for workers in several)]
-    cells = [(name, *group) for name in wanted for group in groups]
-    with ExitStack() as stack:
-        together = {workers: stack.enter_context(workers_of_one_core(range(workers))) for workers in numbers}
-        apart = [stack.enter_context(workers_of_one_core([core])) for core in range(max(several, default=0))]
-        pool = stack.enter_context(ThreadPoolExecutor(max(numbers)))
-        for number in range(rounds + 1):
-            for name, workers, is_apart in shuffled.sample(cells, len(cells)):
-                samples, work = wanted[name]
-                executors = apart[:workers] if is_apart else [together[workers]]
-                before, begin = read_ticks(_STAT), perf_counter()
-                results = list(pool.map(work, executors))
-                seconds, after = perf_counter() - begin, read_ticks(_STAT)
-                if any(result != expected[name] for result in results):
-                    raise QuantkitError(f"{name} with {workers} workers has another result than in one process")
-                load = load_between(before, after, os.sched_getaffinity(0), seconds)
-                if number:
+    groups = [*((workers, False) for workers in numbers), *((workers, True) for workers in numbers if workers > 1)]
+    for number in range(1, rounds + 1):
+        for workers, is_apart in shuffled.sample(groups, len(groups)):
+            with ExitStack() as stack:
+                cores = [[core] for core in range(workers)] if is_apart else [range(workers)]
+                executors = [stack.enter_context(workers_of_one_core(each)) for each in cores]
+                pool = stack.enter_context(ThreadPoolExecutor(len(executors)))
+                list(pool.map(warm_up, executors))
+                for name in shuffled.sample(list(wanted), len(wanted)):
+                    samples, work = wanted[name]
+                    before, begin = read_ticks(_STAT), perf_counter()
+                    results = list(pool.map(work, executors))
+                    seconds, after = perf_counter() - begin, read_ticks(_STAT)
+                    if any(result != expected[name] for result in results):
+                        raise QuantkitError(f"{name} with {workers} workers has another result than in one process")
+                    load = load_between(before, after, os.sched_getaffinity(0), seconds)
                     busy = None if load is None else load.busy
                     yield Run(name, samples, workers, number, seconds, busy, is_apart)
 
