@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -184,7 +185,8 @@ def page(document: Document) -> str:
         f"{1000 * scheduler.cpu_seconds / scheduler.tasks:.1f} ms of the processor (client and scheduler) and "
         f"{scheduler.wire / scheduler.tasks / 1000:.1f} kB on the wire for each. {'; '.join(checks)}.\n\n"
         f"The table is a model: {IMAGES} images by {NETWORKS} networks of 100 MB, at "
-        f"{1000 * _typical(document):.0f} ms of one core for an image, in shards of {_SHARD}, on hosts with 10 Gbit/s. "
+        f"{1000 * _typical(document):.0f} ms of one core for an image, in shards of {_SHARD} at most, on hosts with "
+        "10 Gbit/s. "
         f"The scheduler would have more tasks than it bears from {_most_workers(document)} workers on."
     )
     return rows_page(document, COLUMNS, lines(document), note)
@@ -197,7 +199,12 @@ def _typical(document: Mapping[str, Any]) -> float:
 
 def _most_workers(document: Mapping[str, Any]) -> int:
     """How many workers finish as many shards as the scheduler bears."""
-    return int(Scheduler(**document["scheduler"]).rate * _SHARD * _typical(document))
+    scheduler, per_image = Scheduler(**document["scheduler"]), _typical(document)
+    for workers in count(1):
+        model = times(IMAGES, NETWORKS, workers, per_image, scheduler, _shards(IMAGES, workers))
+        if model.scheduling > model.computing:
+            break
+    return workers
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -46,6 +46,6 @@ def test_the_page_checks_the_model_against_two_workers() -> None:
     text = page({"command": "it", "host": HOST, "scheduler": SCHEDULER, "efficiency": efficiency})
     assert "bore 1000 empty tasks at 200 tasks/s, with 4.0 ms of the processor" in text and "8.0 kB on the wire" in text
     assert "calibrate squeezenet1.0 with 2 workers: 5.0 s by the model, 5.5 s measured" in text
-    # 200 tasks/s of 256 images at 0.1 s.
-    assert "more tasks than it bears from 5120 workers on" in text
+    # Each network is 1873 shards there, for which 200 tasks/s take as long as 534 workers for 50,000 images at 0.1 s.
+    assert "more tasks than it bears from 534 workers on" in text
     assert [line.split(" | ")[0] for line in text.splitlines()[-3:]] == ["| 8", "| 64", "| 512"]
