@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from quantkit.data.sources import DataSource, load_data
     from quantkit.data.vocabulary import Vocabulary
     from quantkit.deployment.inputs import Images
+    from quantkit.deployment.instances import Instances
     from quantkit.deployment.loading import load
     from quantkit.deployment.predictor import Predictor
     from quantkit.deployment.states import States
@@ -87,8 +88,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Accuracy", "AdjustedNetwork", "Agreement", "Analysis", "Audit", "Batch", "BoxCorners", "CalibrationData",
     "CalibrationDataset", "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant",
-    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel",
-    "FusionCheck", "Goal", "Graph", "HandedState", "Images", "JoinedInput", "JoinedInputs", "JudgedNetwork", "Kept",
+    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel", "FusionCheck",
+    "Goal", "Graph", "HandedState", "Images", "Instances", "JoinedInput", "JoinedInputs", "JudgedNetwork", "Kept",
     "Keypoints", "Latency", "LayerError", "LeftOut", "LstmForm", "MedianInterval", "MixedPrecision", "Model",
     "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement",
     "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange", "PresetName", "Profiling", "Progress",
@@ -126,6 +127,7 @@ _NAMES = {
     "quantkit.data.vocabulary": ("Vocabulary",),
     "quantkit.deployment.inputs": ("Images",),
     "quantkit.deployment.loading": ("load",),
+    "quantkit.deployment.instances": ("Instances",),
     "quantkit.deployment.predictor": ("Predictor",),
     "quantkit.deployment.states": ("States",),
     "quantkit.diagnosis.layers.analysis": ("Analysis", "LayerError"),

@@ -69,6 +69,10 @@ class ForkError(EngineError):
     """An engine or a network was loaded before this process was forked, and does not work in it."""
 
 
+class DeadlineExceeded(QuantkitError):
+    """A request was not answered in the time that its caller allowed."""
+
+
 class PeerError(QuantkitError):
     """Another quantizer, which quantkit is compared with, failed on a network."""
 
@@ -82,7 +86,7 @@ class ClusterError(QuantkitError):
 
 
 class InstanceError(QuantkitError):
-    """An instance of a benchmark cannot start, died, hangs, or does not keep to the protocol.
+    """An instance of a benchmark or a deployment cannot start, died, hangs, or does not keep to the protocol.
 
     ``kind`` says which: ``start``, ``killed``, ``crashed``, ``hung``, ``late``, ``protocol``, ``output``,
     ``placement``, ``kernels``, ``loadgen`` or ``disk``. ``stderr`` holds its last lines on standard error, ``instance``
@@ -94,3 +98,11 @@ class InstanceError(QuantkitError):
         self.kind = kind
         self.stderr = stderr
         self.instance: Optional[int] = None
+
+
+def error_of(kind: str, message: str, otherwise: type[QuantkitError]) -> QuantkitError:
+    """The error that another process told by its class and message; of a class that needs more, ``otherwise``."""
+    known = globals().get(kind)
+    if not isinstance(known, type) or not issubclass(known, QuantkitError) or known is InstanceError:
+        known = otherwise
+    return known(message)

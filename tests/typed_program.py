@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Optional, Union, assert_type
+from typing import Any, Optional, Union, assert_type
 
 import numpy as np
 
@@ -82,6 +83,12 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(predictor.detect("cat.jpg"), list[quantkit.Detections])
     assert_type(predictor.segment(several)[0].shape, tuple[int, ...])
     assert_type(predictor.pose("person.jpg"), list[quantkit.Keypoints])
+    with quantkit.load(bundle, instances=quantkit.Instances("2x4", batch=16, window=0.002)) as spread:
+        assert_type(spread, quantkit.Predictor)
+        for row in spread.stream(several, timeout=2.0):
+            assert_type(row.shape, tuple[int, ...])
+        awaited: Coroutine[Any, Any, np.ndarray[Any, Any]] = spread.predict_async("cat.jpg", timeout=0.5)
+        print(awaited)
     task: quantkit.TaskName = "detection"
     judged = quantkit.evaluate_task(bundle, "VOC2007:test", task, "ssd.onnx", num_samples=50)
     assert_type(judged, quantkit.TaskEvaluation)

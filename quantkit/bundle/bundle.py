@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,7 +29,7 @@ from quantkit.bundle.file_names import (
     TABLE,
 )
 from quantkit.bundle.manifest import Manifest
-from quantkit.bundle.manifest_file import read_manifest
+from quantkit.bundle.manifest_file import manifest_text, read_manifest
 from quantkit.bundle.quantization import network_difference, read_quantized
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.data.boxes import BoxCorners
@@ -87,6 +88,11 @@ class Bundle:
     labels: tuple[str, ...]
     states: tuple[HandedState, ...] = ()
     box_corners: BoxCorners = "edges"
+
+    @cached_property
+    def sha256(self) -> str:
+        """The bundle's hash: that of its manifest, which holds the hashes of its files."""
+        return hashlib.sha256(manifest_text(self.manifest).encode()).hexdigest()
 
     @cached_property
     def graph(self) -> Graph:

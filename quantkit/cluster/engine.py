@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from quantkit.cluster import engine_process
-from quantkit.cluster.engine_process import error_of, read_frame, write_frame
+from quantkit.cluster.engine_process import read_frame, write_frame
 from quantkit.cluster.job import Shard
-from quantkit.errors import EngineError
+from quantkit.errors import EngineError, error_of
 
 # Dask sets all of them for its workers.
 _OF_LIBRARIES = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -88,7 +88,7 @@ class Engine:
         answer = pickle.loads(reply)
         if answer[0] == "done":
             return bytes(answer[1])
-        raise error_of(answer[1], answer[2])
+        raise error_of(answer[1], answer[2], EngineError)
 
 
 def _environment(inherited: Mapping[str, str], threads: int) -> dict[str, str]:

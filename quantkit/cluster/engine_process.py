@@ -31,16 +31,6 @@ def read_frame(stream: IO[bytes]) -> Optional[bytes]:
     return None if head is None else _exactly(stream, int.from_bytes(head, "little"))
 
 
-def error_of(kind: str, message: str) -> Exception:
-    """One of quantkit's errors by the name of its class, as processes tell each other; else an ``EngineError``."""
-    from quantkit import errors
-
-    known: Any = getattr(errors, kind, None)
-    is_error = isinstance(known, type) and issubclass(known, errors.QuantkitError)
-    # This one needs more than a message.
-    return known(message) if is_error and known is not errors.InstanceError else errors.EngineError(message)
-
-
 def _exactly(stream: IO[bytes], size: int) -> Optional[bytes]:
     content = bytearray()
     while len(content) < size:

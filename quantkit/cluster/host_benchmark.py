@@ -18,8 +18,8 @@ from quantkit.benchmark.measuring.measurement import Conditions
 from quantkit.benchmark.results.result_files import CELLS, RUN
 from quantkit.benchmark.suites.suite import Suite
 from quantkit.cluster import benchmark_process
-from quantkit.cluster.engine_process import error_of, read_frame, write_frame
-from quantkit.errors import ClusterError, EngineError
+from quantkit.cluster.engine_process import read_frame, write_frame
+from quantkit.errors import ClusterError, EngineError, error_of
 from quantkit.files.text import MEBIBYTE, read_bytes
 
 # What Dask's nanny sets for its workers.
@@ -108,4 +108,4 @@ def _check(answer: Any) -> None:
     """Raise the error that the process told, if it did."""
     if answer[0] == "done":
         return
-    raise error_of(answer[1], answer[2])
+    raise error_of(answer[1], answer[2], EngineError)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,6 @@ from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.backends.base import session_threads
 from quantkit.bundle.bundle import Bundle
-from quantkit.bundle.manifest_file import manifest_text
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
 from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
 from quantkit.files.files import home, locked, writing
@@ -82,7 +80,7 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     if len(versions) < 2:
         return open_network(bundle, next(iter(versions), None) or default_engine(bundle))
     cpu, threads = read_cpu().model, session_threads()
-    key = _key(bundle)
+    key = bundle.sha256
     for each in _read(key):
         same_place = (each.cpu, each.threads, each.versions) == (cpu, threads, versions)
         if same_place and each.is_complete:
@@ -137,11 +135,6 @@ def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarra
 
     times = interleaved({name: partial(turn, network) for name, network in networks.items()}, _ROUNDS)
     return {name: median(chain.from_iterable(turns)) * 1e3 for name, turns in times.items()}
-
-
-def _key(bundle: Bundle) -> str:
-    """The bundle's hash: that of its manifest, which holds the hashes of its files."""
-    return hashlib.sha256(manifest_text(bundle.manifest).encode()).hexdigest()
 
 
 def _place(key: str) -> Path:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
 from quantkit.data.arrays import numpy_by_name
 from quantkit.data.decode import decode
 from quantkit.data.joined_inputs import JoinedInputs, record_of
+from quantkit.data.prefetch import prefetched
 from quantkit.data.preparation import Preparation, network_input
 from quantkit.data.preprocess import check_input
 from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import DataError
-
-T = TypeVar("T")
+from quantkit.host.threads import worker_threads
 
 Image = Union[np.ndarray, str, "os.PathLike[str]", Mapping[str, np.ndarray]]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width); for
@@ -72,21 +73,38 @@ class InputReader:
         if isinstance(listed, np.ndarray) and floats and listed.shape[1:] == self.shape:
             yield from self._slices(listed)
             return
-        prepared = (self.prepared(self._read(each, f"{self.noun} {index}")) for index, each in enumerate(listed))
-        for chunk in _chunks(prepared):
-            yield np.stack(chunk)
+        for chunk in self._chunks(listed):
+            yield np.stack([data for _, data in chunk])
 
-    def arrays(self, samples: Any) -> Iterator[list[NamedArray]]:
-        """The samples as they are given, as many at a time as are run at once; see ``batches``."""
-        return _chunks(self._read(each, f"{self.noun} {index}") for index, each in enumerate(self._listed(samples)))
+    def with_samples(self, samples: Any) -> Iterator[tuple[list[NamedArray], np.ndarray]]:
+        """The batches with the samples as they are given; see ``batches``."""
+        for chunk in self._chunks(self._listed(samples)):
+            yield [sample for sample, _ in chunk], np.stack([data for _, data in chunk])
 
-    def prepared(self, sample: NamedArray) -> np.ndarray:
-        """One sample as the network reads it.
+    def _chunks(self, listed: Iterable[Any]) -> Iterator[list[tuple[NamedArray, np.ndarray]]]:
+        """The samples and what the network reads of each, as many at a time as are run at once.
+
+        Files and pixels are read in further threads, while the network runs.
+        """
+        numbered = enumerate(listed)
+        begun = list(islice(numbered, 2))
+        # One alone, and arrays that are what the network reads, would wait for the threads to start.
+        several = len(begun) > 1 and _takes_time(begun[0][1])
+        workers = worker_threads() if several else 0
+        stream = prefetched(self._prepared, chain(begun, numbered), workers, _LARGEST_BATCH + workers)
+        with closing(stream):
+            while chunk := list(islice(stream, _LARGEST_BATCH)):
+                yield chunk
+
+    def _prepared(self, numbered: tuple[int, Any]) -> tuple[NamedArray, np.ndarray]:
+        """A sample, and what the network reads of it.
 
         Raises:
             DataError: it does not fit.
         """
-        return network_input(self.preparation, sample.array, self.shape, sample.name)
+        index, given = numbered
+        sample = self._read(given, f"{self.noun} {index}")
+        return sample, network_input(self.preparation, sample.array, self.shape, sample.name)
 
     def _listed(self, samples: Any) -> Iterable[Any]:
         """One sample or several as several."""
@@ -166,8 +184,6 @@ class InputReader:
         return NamedArray(sample, name)
 
 
-def _chunks(stream: Iterable[T]) -> Iterator[list[T]]:
-    """A stream, as many at a time as are run at once."""
-    rest = iter(stream)
-    while chunk := list(islice(rest, _LARGEST_BATCH)):
-        yield chunk
+def _takes_time(sample: Any) -> bool:
+    """Whether a sample is a file, or pixels."""
+    return isinstance(sample, (str, os.PathLike)) or (isinstance(sample, np.ndarray) and sample.dtype == np.uint8)

@@ -8,13 +8,18 @@ from typing import Optional, Union
 
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
+from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import UserError
 from quantkit.files.bundles import MANIFEST, is_bundle
 
 
 def load(
-    bundle: Union[str, os.PathLike[str]], *, engine: Optional[str] = None, allow_random_weights: bool = False
+    bundle: Union[str, os.PathLike[str]],
+    *,
+    engine: Optional[str] = None,
+    allow_random_weights: bool = False,
+    instances: Union[Instances, str, int, None] = None,
 ) -> Predictor:
     """Load a bundle to predict with it.
 
@@ -23,10 +28,12 @@ def load(
         engine: ``mxnet``, ``onnxruntime``, ``openvino`` or ``auto``, as for ``Predictor``; None: MXNet if it is
             installed, else another installed engine.
         allow_random_weights: whether to load a network with random weights, whose predictions are meaningless.
+        instances: processes that share the requests, each with some cores, or their placement, such as ``core``,
+            ``node`` or a number; None: the network runs in this process.
 
     Raises:
-        UserError: the directory is not a bundle, the bundle's weights are random, or it lacks the ONNX file that the
-            engine needs.
+        UserError: the directory is not a bundle, the bundle's weights are random, it lacks the ONNX file that the
+            engine needs, or there is no room for the instances.
         BundleError: a file of the bundle is missing or was changed.
         EngineError: the bundle's network cannot run here.
         EngineMissing: the engine is not installed.
@@ -37,4 +44,5 @@ def load(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"
         )
-    return reading_whole(directory, lambda: Predictor(read_bundle(directory), allow_random_weights, engine))
+    spread = instances if instances is None or isinstance(instances, Instances) else Instances(instances)
+    return reading_whole(directory, lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread))

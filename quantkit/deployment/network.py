@@ -46,9 +46,7 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
         EngineError: the engine cannot run the network on this processor.
         BundleError: symbol and parameters are not a network.
     """
-    if not isinstance(engine, str) or engine not in DEPLOYED:
-        raise unknown_engine(engine, (*DEPLOYED, AUTO))
-    session, deployed = _session(bundle, engine), bundle.deployed
+    session, deployed = _session(bundle, known_engine(engine)), bundle.deployed
     name = sole_input(with_one_input(session, deployed))
 
     def step(batch: np.ndarray, given: Optional[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
@@ -80,6 +78,17 @@ def _checked(bundle: Bundle, outputs: list[np.ndarray], batch: int) -> list[np.n
             f"{', '.join(f'float32 {shape}' for shape in wanted)}; write the bundle again"
         )
     return outputs
+
+
+def known_engine(engine: str) -> str:
+    """The name of a ``DEPLOYED`` engine, as it is.
+
+    Raises:
+        UserError: there is no such engine.
+    """
+    if not isinstance(engine, str) or engine not in DEPLOYED:
+        raise unknown_engine(engine, (*DEPLOYED, AUTO))
+    return engine
 
 
 def usable_engines(bundle: Bundle) -> dict[str, str]:

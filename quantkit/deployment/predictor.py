@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from threading import Lock
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
 import numpy as np
@@ -11,10 +13,14 @@ import numpy as np
 from quantkit.bundle.bundle import Bundle
 from quantkit.data.placement import placement
 from quantkit.deployment.fastest import open_fastest
-from quantkit.deployment.inputs import Images, InputReader
-from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
+from quantkit.deployment.inputs import Images, InputReader, NamedArray
+from quantkit.deployment.instances import Instances
+from quantkit.deployment.network import AUTO, default_engine, known_engine, open_network
+from quantkit.deployment.outputs import OutputReader, best_classes
+from quantkit.deployment.pool import Pool
+from quantkit.deployment.runner import Outputs, Runner, Turns
 from quantkit.deployment.states import States, checked_states
-from quantkit.errors import DataError, EngineError, UserError
+from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.kinds import of_kind, whole_number
 from quantkit.models.class_scores import is_row
@@ -22,6 +28,7 @@ from quantkit.tasks.choose import make_task
 from quantkit.tasks.detections import Detections
 from quantkit.tasks.keypoints import Keypoints
 from quantkit.tasks.task import Task
+from quantkit.units import counted
 
 # The outputs that detections are read from: classes, scores and boxes, or scores and boxes.
 _DETECTIONS_IN = 3
@@ -30,9 +37,12 @@ _DETECTIONS_IN = 3
 class Predictor:
     """A bundle's network, ready to run.
 
-    Several threads may use it: they prepare their images in parallel and run the network in
-    turns, each run with all of the engine's threads. It does not survive a fork: predicting in a child of the process
-    that loaded it raises ``ForkError``. Start processes with spawn, or fork first and load it in the child.
+    Several threads may use it: they prepare their images in parallel and run the network in turns, each run with all of
+    the engine's threads, or share its instances, which are processes of their own. Instances end with ``close``, at the
+    end of a ``with`` block, and with this process, however it ends.
+
+    It does not survive a fork: predicting in a child of the process that loaded it raises ``ForkError``. Start
+    processes with spawn, or fork first and load it in the child.
 
     Attributes:
         name: the network's name.
@@ -44,7 +54,13 @@ class Predictor:
         engine: the name of the engine that runs the network.
     """
 
-    def __init__(self, bundle: Bundle, allow_random_weights: bool = False, engine: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        allow_random_weights: bool = False,
+        engine: Optional[str] = None,
+        instances: Optional[Instances] = None,
+    ) -> None:
         """Load the bundle's network in an engine.
 
         Args:
@@ -53,10 +69,11 @@ class Predictor:
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
                 that runs one image fastest here, measured for a second or two the first time and
                 remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
+            instances: processes that run the network on parts of the machine; None: it runs in this process.
 
         Raises:
-            UserError: the network has random weights and ``allow_random_weights`` is not given, or the engine needs
-                an ONNX file and the bundle holds none.
+            UserError: the network has random weights and ``allow_random_weights`` is not given, the engine needs an
+                ONNX file and the bundle holds none, or there is no room for the instances.
             BundleError: symbol and parameters are not a network.
             EngineError: this engine cannot run it on this processor.
             EngineMissing: the engine, or any engine, is not installed.
@@ -73,40 +90,72 @@ class Predictor:
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
         self._inputs = InputReader(self.input_shape, bundle.preparation)
+        self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
         self._states = bundle.states
         self._box_corners = bundle.box_corners
         self._process = OwnProcess()
-        self._lock = Lock()
-        self._network = _loaded(bundle, engine)
-        self.engine = self._network.engine
+        self._runner = _loaded(bundle, engine, instances)
+        self.engine = self._runner.engine
 
     def __repr__(self) -> str:
         """What is loaded, in which engine."""
         shape = "x".join(map(str, self.input_shape))
-        return f"Predictor({self.name!r}, {self.manifest.kind}, input {shape}, engine {self.engine!r})"
+        spread = f", {counted(self._runner.instances, 'instance')}" if self._runner.instances else ""
+        return f"Predictor({self.name!r}, {self.manifest.kind}, input {shape}, engine {self.engine!r}{spread})"
 
-    def predict(self, images: Images) -> np.ndarray:
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the instances, if there are any: requests that are not answered yet fail, as do later ones."""
+        self._runner.close()
+
+    def predict(self, images: Images, timeout: Optional[float] = None) -> np.ndarray:
         """The network's (first) output for each image: float32 of shape (images, ...).
 
         Args:
             images: one image, or several: an array with one more axis (uint8 NHWC, or preprocessed float32
                 NCHW), or an iterable of files and arrays, also of different sizes, which is read a few at a time.
+            timeout: seconds after which nobody waits for the outputs any more; None: however long it takes.
 
         Raises:
             DataError: an image cannot be read, has another dtype or shape, or holds NaN or infinite values;
                 or it is a photograph and the preprocessing is unknown. The message names the image.
+            DeadlineExceeded: the time is up.
             EngineError: an output holds NaN or infinite values.
+            InstanceError: instances were lost while they computed it, again and again.
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
+            UserError: the predictor is closed.
         """
-        outputs = []
-        start = 0
-        for batch in self._inputs.batches(images):
-            outputs.append(self._finite(self._run(self._network.run, batch)[0], start))
-            start += len(batch)
-        if not outputs:
-            return np.empty((0, *self.manifest.outputs[0].shape), np.float32)
-        return outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
+        batches = self._inputs.batches(images)
+        return self._read.whole(self._outputs(batches, _deadline(timeout)))
+
+    def stream(self, images: Images, timeout: Optional[float] = None) -> Iterator[np.ndarray]:
+        """The network's (first) output for one image after the other, each as soon as it is known.
+
+        Args:
+            images: as for ``predict``, of any number; they are read a few ahead.
+            timeout: seconds for all of them, from the first on.
+
+        Raises:
+            QuantkitError: as for ``predict``, when an image's turn comes.
+        """
+        for outputs in self._read.first(self._outputs(self._inputs.batches(images), _deadline(timeout))):
+            yield from outputs
+
+    async def predict_async(self, images: Images, timeout: Optional[float] = None) -> np.ndarray:
+        """What ``predict`` gives, while the event loop goes on.
+
+        Instances compute nothing of what is cancelled before they have begun with it.
+        """
+        deadline = _deadline(timeout)
+        batches = await asyncio.to_thread(list, self._inputs.batches(images))
+        self._check_process()
+        return self._read.whole(await self._runner.outputs_async(batches, deadline))
 
     def step(self, data: Images, states: Optional[States] = None) -> tuple[np.ndarray, States]:
         """Run the next piece of each sequence, from the states that the piece before has left.
@@ -120,15 +169,10 @@ class Predictor:
             The network's (first) output for each sequence, float32 (sequences, ...), and the states for the next call.
 
         Raises:
-            UserError: the network's states are not inputs.
+            UserError: the network's states are not inputs, or it runs in instances.
             DataError: there are no sequences, a state is missing or of another shape; or as for ``predict``.
             EngineError, BundleError, ForkError: as for ``predict``.
         """
-        if self._network.step is None:
-            raise UserError(
-                f"the states of the network {self.name!r} are no inputs; load it with --states inputs "
-                '(load_model(..., states="inputs")) and quantize it again, or call predict()'
-            )
         batches = list(self._inputs.batches(data))
         if not batches:
             raise DataError(f"there are no {self._inputs.noun}s; give at least one")
@@ -136,8 +180,9 @@ class Predictor:
         runs, start = [], 0
         for batch in batches:
             own = {name: values[start : start + len(batch)] for name, values in given.items()}
-            outputs = self._run(self._network.step, batch, own)
-            runs.append([self._finite(output, start) for output in outputs])
+            self._check_process()
+            outputs = self._runner.step(batch, own)
+            runs.append([self._read.finite(output, start) for output in outputs])
             start += len(batch)
         whole = [np.concatenate(parts) for parts in zip(*runs)]
         return whole[0], {state.input: whole[state.output] for state in self._states}
@@ -157,13 +202,7 @@ class Predictor:
         """
         top = whole_number("top", top, 1, 5)
         self._check_class_scores()
-        outputs = self.predict(images)
-        scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)
-        if self.manifest.outputs[0].scores is None:
-            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-            scores /= scores.sum(axis=1, keepdims=True)
-        ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-        return [[(self._label(index), float(row[index])) for index in best] for row, best in zip(scores, ranked)]
+        return best_classes(self.predict(images), self.manifest.outputs[0].scores is not None, self.labels, top)
 
     def detect(self, images: Images, max_overlap: Optional[float] = None) -> list[Detections]:
         """The objects in each image, by descending score, with their boxes in pixels of the image.
@@ -234,10 +273,17 @@ class Predictor:
         """What a task reads from the outputs for each image, in the image's own coordinates."""
         inner = self.input_shape[1], self.input_shape[2]
         start, read = 0, _DETECTIONS_IN if task.name == "detection" else 1
-        for chunk in self._inputs.arrays(images):
-            outputs = self._run(self._network.run, np.stack([self._inputs.prepared(image) for image in chunk]))
+        chunks: deque[list[NamedArray]] = deque()
+
+        def batches() -> Iterator[np.ndarray]:
+            for chunk, batch in self._inputs.with_samples(images):
+                chunks.append(chunk)
+                yield batch
+
+        for outputs in self._outputs(batches()):
+            chunk = chunks.popleft()
             for output in outputs[:read]:
-                self._finite(output, start)
+                self._read.finite(output, start)
             start += len(chunk)
             for prediction, image in zip(task.decode(outputs), chunk):
                 is_input, size = image.array.dtype != np.uint8, (image.array.shape[0], image.array.shape[1])
@@ -254,26 +300,22 @@ class Predictor:
                 "predict()" + (advice if is_row(self.manifest.outputs[0].shape) else "")
             )
 
-    def _label(self, index: int) -> str:
-        return self.labels[index] if self.labels else str(index)
+    def _outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
+        self._check_process()
+        return self._runner.outputs(batches, deadline)
 
-    def _run(self, run: Callable[..., list[np.ndarray]], *inputs: Any) -> list[np.ndarray]:
+    def _check_process(self) -> None:
         self._process.check(f"the Predictor of {self.name!r}")
-        with self._lock:
-            return run(*inputs)
-
-    def _finite(self, output: np.ndarray, start: int) -> np.ndarray:
-        """An output, if all its values are finite; ``start`` is the number of its first sample."""
-        if not np.isfinite(output).all():
-            bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
-            raise EngineError(
-                f"the network {self.name!r} computes NaN or infinite values for {self._inputs.noun} {bad}; "
-                f"check the {self._inputs.noun}, and the bundle with `quantkit verify`"
-            )
-        return output
 
 
-def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:
+def _loaded(bundle: Bundle, engine: Optional[str], instances: Optional[Instances]) -> Runner:
+    if instances is not None:
+        fastest = open_fastest(bundle).engine if engine == AUTO else engine
+        return Pool(bundle, default_engine(bundle) if fastest is None else known_engine(fastest), instances)
     if engine == AUTO:
-        return open_fastest(bundle)
-    return open_network(bundle, default_engine(bundle) if engine is None else engine)
+        return Turns(open_fastest(bundle))
+    return Turns(open_network(bundle, default_engine(bundle) if engine is None else engine))
+
+
+def _deadline(timeout: Optional[float]) -> Optional[float]:
+    return None if timeout is None else time.monotonic() + timeout

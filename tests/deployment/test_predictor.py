@@ -16,18 +16,13 @@ from PIL import Image
 
 from quantkit.backends.mxnet import support
 from quantkit.backends.mxnet.execute import run
-from quantkit.bundle import Bundle, read_bundle, write_float_bundle
+from quantkit.bundle import Bundle, read_bundle
 from quantkit.data.preprocess import apply
 from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.runner import Turns
 from quantkit.errors import DataError, EngineError, UserError
-from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph, Node, Tensor
-
-
-@pytest.fixture(scope="session")
-def bundle(digits_fused: FusedModel, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return read_bundle(write_float_bundle(digits_fused, tmp_path_factory.mktemp("predict") / "fp32"))
 
 
 @pytest.fixture(scope="session")
@@ -172,7 +167,7 @@ def test_nan_in_the_output_is_an_error(bundle: Bundle, inputs: np.ndarray) -> No
             output[1, 3] = np.inf
         return [output]
 
-    broken._network = RunningNetwork("mxnet", overflowing)
+    broken._runner = Turns(RunningNetwork("mxnet", overflowing))
     with pytest.raises(EngineError, match="computes NaN or infinite values for image 17"):
         broken.predict(inputs)
 

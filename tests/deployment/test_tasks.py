@@ -13,8 +13,10 @@ from PIL import Image
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.deployment.loading import load
+from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictions import image_files, kind_of, predictions
 from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.runner import Turns
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.tasks.drawing import with_boxes
@@ -127,15 +129,15 @@ def test_the_image_with_nan_in_its_outputs_is_named(
     detector: Predictor, segmenter: Predictor, monkeypatch: pytest.MonkeyPatch, read: str, bad: int
 ) -> None:
     predictor = detector if read == "detect" else segmenter
-    whole = predictor._network.run
+    whole = predictor._runner
 
     def overflowing(batch: np.ndarray) -> list[np.ndarray]:
-        outputs = [output.copy() for output in whole(batch)]
+        outputs = [output.copy() for output in next(whole.outputs([batch]))]
         if len(batch) == 2:  # what remains after the first 16
             outputs[bad][1].flat[-1] = np.nan
         return outputs
 
-    monkeypatch.setattr(predictor, "_network", replace(predictor._network, run=overflowing))
+    monkeypatch.setattr(predictor, "_runner", Turns(RunningNetwork(predictor.engine, overflowing)))
     image = pixels() if read == "detect" else coloured()
     assert len(getattr(predictor, read)([image] * 16)) == 16
     with pytest.raises(EngineError, match="computes NaN or infinite values for image 17"):

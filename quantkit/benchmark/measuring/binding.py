@@ -115,7 +115,7 @@ def environment(
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
         "KMP_BLOCKTIME": str(1 if settings.blocktime is None else settings.blocktime),
         **({} if settings.copies == "parallel" else _COPIED_BY_ONE_THREAD),
-        **_threads_bound(placement, openmp),
+        **threads_bound(placement, openmp),
         **({"KMP_AFFINITY": settings.affinity} if settings.affinity else {}),
     }
 
@@ -128,7 +128,7 @@ def _with_threads(placement: Placement, settings: Settings) -> Placement:
     return replace(placement, threads=counts.get(settings.threads, placement.threads))
 
 
-def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:
+def threads_bound(placement: Placement, openmp: str) -> dict[str, str]:
     """The variables that bind each OpenMP thread to a separate hardware thread."""
     if placement.cpus is None:
         return {}

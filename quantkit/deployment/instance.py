@@ -1,0 +1,166 @@
+"""One process of a pool and the channel to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing import Pipe
+from typing import Any, Optional
+
+from quantkit.backends.mxnet.subprocesses import environment, module_command
+from quantkit.benchmark.measuring.binding import threads_bound
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.bundle.bundle import Bundle
+from quantkit.deployment import instance_process
+from quantkit.deployment.instance_process import Settings
+from quantkit.deployment.slots import Slots, make_memory
+from quantkit.errors import EngineError, InstanceError, error_of
+
+# Seconds that a batch may take, beside ten times what it took before; how long a network may take to load.
+_LEAST_PATIENCE = 30.0
+_LOADING_PATIENCE = 600.0
+
+# Seconds between looks whether the process is stopped.
+_LOOK_EVERY = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceLaunch:
+    """How an instance is started.
+
+    Attributes:
+        bundle: whose network.
+        engine: the engine's name.
+        placement: where.
+        batch: the most samples of a batch.
+    """
+
+    bundle: Bundle
+    engine: str
+    placement: Placement
+    batch: int
+
+
+class Instance:
+    """A process that computes batches, one after the other; one thread uses it, any may kill it."""
+
+    def __init__(self, launch: InstanceLaunch) -> None:
+        """Start the process, which then loads the network; it ends with the thread that starts it.
+
+        Raises:
+            InstanceError: it cannot be started.
+        """
+        manifest = launch.bundle.manifest
+        form = launch.batch, manifest.input.shape, [output.shape for output in manifest.outputs]
+        try:
+            memory = make_memory(*form)
+            try:
+                self.slots = Slots(memory, *form)
+                self._channel, theirs = Pipe()
+                with theirs:
+                    self._process = subprocess.Popen(
+                        self._command(launch, theirs.fileno(), memory),
+                        env=environment(
+                            OMP_NUM_THREADS=str(launch.placement.threads), **threads_bound(launch.placement, "gnu")
+                        ),
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=(theirs.fileno(), memory),
+                    )
+            finally:
+                os.close(memory)
+        except OSError as error:
+            raise InstanceError("start", f"an instance cannot be started: {error.strerror or error}") from error
+        self._patience = _LOADING_PATIENCE
+
+    @staticmethod
+    def _command(launch: InstanceLaunch, channel: int, memory: int) -> Sequence[str]:
+        settings = Settings(
+            str(launch.bundle.directory.absolute()),
+            launch.bundle.sha256,
+            launch.engine,
+            _listed(launch.placement.cpus),
+            _listed(launch.placement.nodes),
+            launch.batch,
+            channel,
+            memory,
+        )
+        return module_command(instance_process.__name__, json.dumps(asdict(settings)))
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def wait(self) -> None:
+        """Return when the network is loaded.
+
+        Raises:
+            QuantkitError: it cannot run there.
+            InstanceError: the process ended, or hangs.
+        """
+        self._patience = max(_LEAST_PATIENCE, 10 * float(self._answer()["seconds"]))
+
+    def begin(self, slot: int, size: int) -> None:
+        """Have the first samples of a slot computed, after what was begun before.
+
+        Raises:
+            InstanceError: the process ended.
+        """
+        try:
+            self._channel.send_bytes(json.dumps([slot, size]).encode())
+        except OSError as error:
+            raise self._gone() from error
+
+    def end(self) -> Optional[Exception]:
+        """Wait until the batch that was begun first is computed; why it could not be, None if it is.
+
+        Raises:
+            InstanceError: the process ended, or hangs.
+        """
+        try:
+            self._answer()
+        except InstanceError:
+            raise
+        except Exception as error:
+            return error
+        return None
+
+    def kill(self) -> None:
+        """End the process, whatever it does; the thread that waits for it gets an ``InstanceError``."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process and close the channel; of the thread that uses it."""
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
+
+    def _answer(self) -> dict[str, Any]:
+        deadline = time.monotonic() + self._patience
+        try:
+            while not self._channel.poll(_LOOK_EVERY):
+                if time.monotonic() > deadline:
+                    self._process.kill()
+                    raise InstanceError("hung", f"an instance gave no answer for {self._patience:.0f} s")
+            answer: dict[str, Any] = json.loads(self._channel.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise self._gone() from error
+        if "error" in answer:
+            kind, message = answer["error"]
+            raise error_of(kind, message, EngineError)
+        return answer
+
+    def _gone(self) -> InstanceError:
+        self._process.kill()
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return InstanceError("killed" if code < 0 else "crashed", f"an instance {how}")
+
+
+def _listed(numbers: Optional[Sequence[int]]) -> Optional[list[int]]:
+    return None if numbers is None else list(numbers)

@@ -1,0 +1,123 @@
+"""The process of an instance: a bundle's network on some hardware threads, for the batches that lie in shared memory.
+
+    python -m quantkit.deployment.instance_process SETTINGS
+
+SETTINGS is a JSON object, see ``Settings``. Each message is JSON. The first that it sends tells how long a batch takes,
+or why the network cannot run; each later one answers a batch. It ends with its channel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Optional
+
+from quantkit.benchmark.workers.worker import bind, die_first
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an instance runs, as JSON values.
+
+    Attributes:
+        bundle: the bundle's directory.
+        sha256: the bundle's hash; another one is refused.
+        engine: the engine's name.
+        cpus, nodes: the hardware threads and memory nodes to bind to; None: any.
+        batch: the most samples of a batch.
+        channel, memory: descriptors of the channel and of the memory of the ``Slots``.
+    """
+
+    bundle: str
+    sha256: str
+    engine: str
+    cpus: Optional[list[int]]
+    nodes: Optional[list[int]]
+    batch: int
+    channel: int
+    memory: int
+
+
+def main(text: str) -> None:
+    """Bind first, so that all threads and memory of libraries are in their place."""
+    settings = Settings(**json.loads(text))
+    # Ctrl-C in a terminal reaches the parent alone, which ends its instances.
+    os.setsid()
+    die_first()
+    bind(settings.cpus, None)
+    # Where the system does not let it, pages are where they are first touched, on the nearest node.
+    with suppress(OSError):
+        bind(None, settings.nodes)
+    os.dup2(2, 1)
+    # Without its parent, nobody is left to answer.
+    with Connection(settings.channel) as channel, suppress(EOFError, ConnectionError):
+        _serve(settings, channel)
+
+
+def _serve(settings: Settings, channel: Connection) -> None:
+    from quantkit.errors import QuantkitError
+
+    try:
+        run = _opened(settings)
+        seconds = _warm(run, settings.batch)
+    except QuantkitError as error:
+        _send(channel, error=[type(error).__name__, str(error)])
+        return
+    except Exception as error:  # whatever it is, the parent must hear of it
+        _send(channel, error=["EngineError", f"{type(error).__name__}: {error}"])
+        return
+    _send(channel, seconds=seconds)
+    while True:
+        slot, size = json.loads(channel.recv_bytes())
+        try:
+            run(slot, size)
+        except QuantkitError as error:
+            _send(channel, error=[type(error).__name__, str(error)])
+        else:
+            _send(channel)
+
+
+def _opened(settings: Settings) -> Any:
+    """The network as a function of a slot and the number of samples in it."""
+    from quantkit.bundle.read import read_bundle
+    from quantkit.deployment.network import open_network
+    from quantkit.deployment.slots import Slots
+    from quantkit.errors import BundleError
+
+    bundle = read_bundle(settings.bundle)
+    if bundle.sha256 != settings.sha256:
+        raise BundleError(f"{settings.bundle} was replaced since it was loaded; load it again")
+    network = open_network(bundle, settings.engine)
+    shapes = [output.shape for output in bundle.manifest.outputs]
+    slots = Slots(settings.memory, settings.batch, bundle.manifest.input.shape, shapes)
+
+    def run(slot: int, size: int) -> None:
+        for place, output in zip(slots.outputs[slot], network.run(slots.inputs[slot][:size])):
+            place[:size] = output
+
+    return run
+
+
+def _warm(run: Any, batch: int) -> float:
+    """Run batches of all sizes that engines prepare a network for; seconds of the largest once it is prepared."""
+    size = 1
+    while size < batch:
+        run(0, size)
+        size *= 2
+    run(0, batch)
+    begun = time.monotonic()
+    run(0, batch)
+    return time.monotonic() - begun
+
+
+def _send(channel: Connection, **message: Any) -> None:
+    channel.send_bytes(json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,60 @@
+"""Instances: how a network is spread over the machine, and how requests become batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from quantkit.benchmark.placement.placement import Placement, place
+from quantkit.errors import UserError
+from quantkit.host.topology import read_topology
+from quantkit.kinds import whole_number
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Processes that each run the network with some cores.
+
+    Attributes:
+        placement: ``core``, an instance on each core; ``node``, one on each memory node; a number of them, as large as
+            possible; or another policy of ``quantkit benchmark --placement``, such as ``2x4:smt``.
+        threads: the cores of each, where ``placement`` is a number; None: as many as possible.
+        batch: the most samples that an instance computes at once.
+        window: how long an idle instance waits for a full batch, in seconds.
+    """
+
+    placement: Union[str, int] = "core"
+    threads: Optional[int] = None
+    batch: int = 8
+    window: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: one cannot be used.
+        """
+        whole_number("batch", self.batch, 1)
+        is_number = isinstance(self.window, (int, float)) and not isinstance(self.window, bool)
+        if not is_number or not math.isfinite(self.window) or self.window < 0:
+            raise UserError(f"window is {self.window!r}; give seconds, 0 or more")
+        if self.threads is not None:
+            whole_number("threads", self.threads, 1)
+            if not self._policy.isdigit():
+                raise UserError(
+                    f"threads are of a number of instances, and instances are {self._policy!r}; leave threads out"
+                )
+
+    @property
+    def _policy(self) -> str:
+        return str(self.placement)
+
+    def placements(self) -> tuple[Placement, ...]:
+        """Where each lies on this machine.
+
+        Raises:
+            UserError: there is no such policy, or no room for them.
+        """
+        policy = self._policy if self.threads is None else f"{self._policy}x{self.threads}"
+        return place(policy, read_topology())

@@ -1,0 +1,85 @@
+"""What a deployment reads from a network's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantkit.data.sample_noun import SampleNoun
+from quantkit.deployment.runner import Outputs
+from quantkit.errors import EngineError
+
+
+@dataclass(frozen=True)
+class OutputReader:
+    """Reads the outputs of a network.
+
+    Attributes:
+        name: the network's name, for messages.
+        noun: what a sample is called.
+        shape: of the first output, for one sample.
+    """
+
+    name: str
+    noun: SampleNoun
+    shape: tuple[int, ...]
+
+    def whole(self, results: Iterable[Outputs]) -> np.ndarray:
+        """The first output for all samples of all batches; there may be none.
+
+        Raises:
+            EngineError: it holds NaN or infinite values.
+        """
+        parts = list(self.first(results))
+        if not parts:
+            return np.empty((0, *self.shape), np.float32)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def first(self, results: Iterable[Outputs]) -> Iterator[np.ndarray]:
+        """The first output for each batch.
+
+        Raises:
+            EngineError: it holds NaN or infinite values.
+        """
+        start = 0
+        for outputs in results:
+            yield self.finite(outputs[0], start)
+            start += len(outputs[0])
+
+    def finite(self, output: np.ndarray, start: int) -> np.ndarray:
+        """An output, if all its values are finite; ``start`` is the number of its first sample.
+
+        Raises:
+            EngineError: some are not; the message names the sample.
+        """
+        if not np.isfinite(output).all():
+            bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
+            raise EngineError(
+                f"the network {self.name!r} computes NaN or infinite values for {self.noun} {bad}; "
+                f"check the {self.noun}, and the bundle with `quantkit verify`"
+            )
+        return output
+
+
+def best_classes(
+    outputs: np.ndarray, are_scores: bool, labels: Sequence[str], top: int
+) -> list[list[tuple[str, float]]]:
+    """The classes with the largest scores, best first.
+
+    Args:
+        outputs: float32 (samples, classes, ...).
+        are_scores: whether they are scores from 0 to 1; otherwise their softmax is.
+        labels: the classes' names; empty: they are called by their indices.
+        top: how many.
+    """
+    scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)
+    if not are_scores:
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores /= scores.sum(axis=1, keepdims=True)
+    ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    return [
+        [(labels[index] if labels else str(index), float(row[index])) for index in best]
+        for row, best in zip(scores, ranked)
+    ]

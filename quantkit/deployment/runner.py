@@ -1,0 +1,108 @@
+"""What a predictor hands batches to: a network in this process, or instances of it in others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Optional, Protocol
+
+import numpy as np
+
+from quantkit.deployment.network import RunningNetwork
+from quantkit.errors import DeadlineExceeded, UserError
+
+Outputs = list[np.ndarray]
+"""All outputs of a network for a batch, in the network's order."""
+
+
+class Runner(Protocol):
+    """Runs a network for any number of threads.
+
+    Deadlines are by ``time.monotonic``; None for none.
+    """
+
+    @property
+    def engine(self) -> str:
+        """The engine's name."""
+
+    @property
+    def instances(self) -> int:
+        """How many processes run it; 0: it runs in this one."""
+
+    def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
+        """The outputs for each batch, in order; ``batches`` are drawn as they are needed.
+
+        Raises:
+            DeadlineExceeded: the deadline has passed.
+            QuantkitError: a batch cannot be computed.
+        """
+
+    async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
+        """The same, while the event loop goes on."""
+
+    def step(self, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
+        """The outputs for a batch from given states.
+
+        Raises:
+            QuantkitError: the batch cannot be computed.
+        """
+
+    def close(self) -> None:
+        """End what was started for it."""
+
+
+class Turns:
+    """The ``Runner`` in this process, in which one caller at a time runs the network, with all of its threads."""
+
+    instances = 0
+
+    def __init__(self, network: RunningNetwork) -> None:
+        """Take over a network that is loaded."""
+        self._network, self._lock = network, Lock()
+        self.engine = network.engine
+
+    def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
+        """See ``Runner``; a run that has begun is not interrupted."""
+        for batch in batches:
+            with self._turn(deadline):
+                outputs = self._network.run(batch)
+            yield outputs
+
+    async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
+        """See ``Runner``."""
+        return await asyncio.to_thread(list, self.outputs(batches, deadline))
+
+    def step(self, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
+        """See ``Runner``.
+
+        Raises:
+            UserError: the states of the network are no inputs.
+        """
+        if self._network.step is None:
+            raise UserError(
+                "the states of the network are no inputs; load it with --states inputs "
+                '(load_model(..., states="inputs")) and quantize it again, or call predict()'
+            )
+        with self._turn(None):
+            return self._network.step(batch, states)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    @contextmanager
+    def _turn(self, deadline: Optional[float]) -> Iterator[None]:
+        patience = -1.0 if deadline is None else deadline - time.monotonic()
+        if (deadline is not None and patience <= 0) or not self._lock.acquire(timeout=patience):
+            raise overdue()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+def overdue() -> DeadlineExceeded:
+    """The error of a request whose time is up."""
+    return DeadlineExceeded("the request was not answered in its time; allow it more, or send fewer at a time")

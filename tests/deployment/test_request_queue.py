@@ -1,0 +1,170 @@
+"""Requests that wait for instances."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Optional
+
+import numpy as np
+import pytest
+
+from quantkit.deployment.request_queue import Piece, Request, RequestQueue
+from quantkit.errors import DeadlineExceeded, EngineError
+
+LIMIT = 30.0
+
+
+def request(first: int, size: int, deadline: Optional[float] = None) -> Request:
+    """Samples that are consecutive numbers."""
+    return Request(np.arange(first, first + size, dtype=np.float32)[:, None], deadline)
+
+
+def queue(*requests: Request, instances: int = 1, limit: int = 100) -> RequestQueue:
+    made = RequestQueue(limit, instances)
+    for each in requests:
+        made.put(each)
+    return made
+
+
+def samples(pieces: list[Piece]) -> list[int]:
+    return [int(number) for piece in pieces for number in piece.data]
+
+
+def compute(pieces: list[Piece]) -> None:
+    """Answer with twice the samples, and their squares."""
+    for piece in pieces:
+        piece.request.put(piece.start, [2 * piece.data, piece.data**2])
+
+
+def in_threads(work: Any, number: int) -> list[Future[Any]]:
+    pool = ThreadPoolExecutor(number)
+    futures = [pool.submit(work) for _ in range(number)]
+    pool.shutdown(wait=False)
+    return futures
+
+
+def test_requests_are_put_together_and_taken_apart_in_their_order() -> None:
+    requests = [request(0, 2), request(2, 5), request(7, 1)]
+    waiting = queue(*requests)
+    batches = [waiting.take(3, 0.0) for _ in range(3)]
+    assert [samples(each) for each in batches] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    for batch in reversed(batches):
+        compute(batch)
+    for each in requests:
+        doubled, squares = each.future.result(0)
+        np.testing.assert_array_equal(doubled, 2 * each.data)
+        np.testing.assert_array_equal(squares, each.data**2)
+
+
+def test_idle_instances_share_what_waits() -> None:
+    waiting = queue(instances=2)
+    idle = in_threads(lambda: waiting.take(8, 0.0), 2)
+    while waiting._idle < 2:
+        time.sleep(0.001)
+    waiting.put(request(0, 8))
+    assert sorted(samples(each.result(LIMIT)) for each in idle) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_an_idle_instance_waits_for_a_full_batch_in_its_window() -> None:
+    waiting = queue(request(0, 1))
+    (taken,) = in_threads(lambda: waiting.take(3, LIMIT), 1)
+    waiting.put(request(1, 1))
+    assert not taken.done()
+    waiting.put(request(2, 1))
+    assert samples(taken.result(LIMIT)) == [0, 1, 2]
+
+
+def test_and_no_longer() -> None:
+    begun = time.monotonic()
+    assert samples(queue(request(0, 1)).take(3, 0.05)) == [0]
+    assert time.monotonic() - begun >= 0.05
+
+
+def test_only_full_batches_are_taken_ahead_and_only_what_nobody_is_idle_for() -> None:
+    waiting = queue(request(0, 5))
+    assert samples(waiting.take_ahead(3)) == [0, 1, 2]
+    assert not waiting.take_ahead(3)
+    (idle,) = in_threads(lambda: waiting.take(3, LIMIT), 1)
+    while not waiting._idle:
+        time.sleep(0.001)
+    waiting.put(request(5, 1))
+    assert samples(idle.result(LIMIT)) == [3, 4, 5] and not waiting.take_ahead(1)
+
+
+def test_callers_wait_while_too_many_samples_do() -> None:
+    waiting = queue(request(0, 3), limit=4)
+    (putting,) = in_threads(lambda: waiting.put(request(3, 2)), 1)
+    time.sleep(0.05)
+    assert not putting.done()
+    assert samples(waiting.take(2, 0.0)) == [0, 1]
+    putting.result(LIMIT)
+    assert samples(waiting.take(9, 0.0)) == [2, 3, 4]
+    waiting.put(request(0, 5))
+    assert samples(waiting.take(9, 0.0)) == [0, 1, 2, 3, 4]
+
+
+def test_what_was_given_up_or_is_overdue_is_not_computed() -> None:
+    late, given_up, wanted = request(0, 1, time.monotonic() + 0.01), request(1, 1), request(2, 1)
+    waiting = queue(late, given_up, wanted)
+    assert given_up.future.cancel()
+    time.sleep(0.02)
+    assert samples(waiting.take(9, 0.0)) == [2]
+    with pytest.raises(DeadlineExceeded, match="not answered in its time"):
+        late.future.result(0)
+    assert not wanted.future.cancel()
+
+
+def test_a_deadline_counts_for_the_wait_for_room() -> None:
+    waiting = queue(request(0, 4), limit=4)
+    with pytest.raises(DeadlineExceeded):
+        waiting.put(request(4, 1, time.monotonic() + 0.01))
+    with pytest.raises(DeadlineExceeded):
+        waiting.put(request(4, 1, time.monotonic() - 1))
+    assert samples(waiting.take(9, 0.0)) == [0, 1, 2, 3]
+
+
+def test_what_an_instance_was_lost_with_comes_first_and_alone_and_once_more_only() -> None:
+    first, second, third = requests = [request(0, 1), request(1, 1), request(2, 1)]
+    waiting = queue(*requests)
+    lost, error = waiting.take(2, 0.0), EngineError("an instance was killed")
+    assert samples(lost) == [0, 1]
+    waiting.put_back(lost, error)
+    again = waiting.take(9, 0.0)
+    assert samples(again) == [0]
+    waiting.put_back(again, error)
+    with pytest.raises(EngineError, match="an instance was killed"):
+        first.future.result(0)
+    for expected in (1, 2):
+        pieces = waiting.take(9, 0.0)
+        assert samples(pieces) == [expected]
+        compute(pieces)
+    assert second.future.result(0) and third.future.result(0)
+
+
+def test_a_request_of_which_a_part_fails_fails() -> None:
+    whole = request(0, 4)
+    waiting = queue(whole)
+    one, other = waiting.take(2, 0.0), waiting.take(2, 0.0)
+    for _ in range(2):
+        waiting.put_back(one, EngineError("it is lost"))
+        one = waiting.take(2, 0.0) if not whole.future.done() else one
+    compute(other)
+    with pytest.raises(EngineError, match="it is lost"):
+        whole.future.result(0)
+
+
+def test_all_requests_fail_with_the_last_instance() -> None:
+    before, waiting = request(0, 1), queue(instances=2)
+    waiting.put(before)
+    waiting.leave(EngineError("the first is lost"))
+    assert not before.future.done()
+    (room,) = in_threads(lambda: waiting.put(request(1, 100)), 1)
+    waiting.leave(EngineError("the last is lost"))
+    with pytest.raises(EngineError, match="the last is lost"):
+        before.future.result(0)
+    with pytest.raises(EngineError, match="the last is lost"):
+        room.result(LIMIT)
+    with pytest.raises(EngineError, match="the last is lost"):
+        waiting.put(request(2, 1))
+    assert not waiting.take(3, 0.0)

@@ -1,0 +1,32 @@
+"""Memory that is shared with instances."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from quantkit.deployment.slots import SLOTS, Slots, make_memory, size_of
+
+FORM = 3, (5,), [(2, 7), (1,)]
+
+
+def test_what_one_writes_the_other_reads() -> None:
+    descriptor = make_memory(*FORM)
+    try:
+        here, there = Slots(descriptor, *FORM), Slots(descriptor, *FORM)
+    finally:
+        os.close(descriptor)
+    arrays = [(slots.inputs[slot], *slots.outputs[slot]) for slots in (here, there) for slot in range(SLOTS)]
+    written, read = sum(arrays[:SLOTS], ()), sum(arrays[SLOTS:], ())
+    assert [array.shape for array in written] == [(3, 5), (3, 2, 7), (3, 1)] * SLOTS
+    for number, array in enumerate(written):
+        array[:] = number
+    for number, array in enumerate(read):
+        assert array.dtype == np.float32 and array.ctypes.data % 64 == 0
+        np.testing.assert_array_equal(array, number)
+
+
+def test_it_is_as_large_as_its_arrays() -> None:
+    assert size_of(16, (16,), [(1,)]) == SLOTS * (16 * 16 + 16) * 4
+    assert size_of(1, (1,), [(1,)]) == SLOTS * 2 * 64
