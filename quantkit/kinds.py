@@ -32,6 +32,19 @@ def number(name: str, value: object, remedy: str) -> float:
         raise UserError(f"{name} is larger than every float; {remedy}") from None
 
 
+def seconds(name: str, value: object) -> float:
+    """A time that threads can wait, from 0 to a million seconds.
+
+    Raises:
+        UserError: it is something else.
+    """
+    remedy = "give seconds, from 0 to 1000000"
+    found = number(name, value, remedy)
+    if not 0 <= found <= 1e6:
+        raise UserError(f"{name} is {value!r}; {remedy}")
+    return found
+
+
 def of_kind(name: str, value: object, kind: type, whence: str) -> None:
     """Make sure that an argument is of its kind, before something in the middle of a stage fails at it.
 

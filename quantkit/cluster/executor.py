@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 # So many shards are with the cluster for each that is computed, so that no worker waits for the client.
 _AHEAD = 2
 
-# Seconds after which slow shards and new workers are looked for, and how many times the median shard is slow.
+# Seconds after which slow shards and new workers are looked for, and how many times the median time for a sample is
+# slow.
 _LOOK_EVERY = 1.0
 _SLOW = 3.0
 
@@ -149,9 +150,9 @@ class ClusterExecutor:
             self._top_up(tasks, shards)
             while tasks.waiting:
                 tasks.wait(_LOOK_EVERY)
-                for number, content, work in tasks.finished():
+                for number, content, work, samples in tasks.finished():
                     self.work.append(work)
-                    took.append(work.seconds)
+                    took.append(work.seconds / samples)
                     yield number, content
                 self._top_up(tasks, shards)
                 if took and len(tasks.waiting) < self.slots:

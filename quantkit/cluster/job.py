@@ -20,6 +20,11 @@ Shard = Union[Positions, list[Batch]]
 """Positions of samples at the job's address, or prepared samples where they have none."""
 
 
+def samples_in(shard: Shard) -> int:
+    """The number of a shard's samples."""
+    return sum(len(batch.data) for batch in shard) if isinstance(shard, list) else len(shard)
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What to compute, and where its samples are.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from quantkit.cluster.job import Shard
+from quantkit.cluster.job import Shard, samples_in
 from quantkit.cluster.worker import Session, Work, run_shard
 from quantkit.errors import ClusterError, QuantkitError
 
@@ -80,8 +80,8 @@ class Tasks:
         with answering(self._client), self._client.as_current(), suppress(TimeoutError, CancelledError):
             wait(list(self.waiting), timeout=seconds, return_when="FIRST_COMPLETED")
 
-    def finished(self) -> Iterator[tuple[int, bytes, Work]]:
-        """The results that have come, with the shards' numbers; shards that were lost are sent again.
+    def finished(self) -> Iterator[tuple[int, bytes, Work, int]]:
+        """The results that have come, with the shards' numbers before and of samples behind; lost ones are sent again.
 
         Raises:
             ClusterError: a shard ended several workers, or was lost too often.
@@ -101,12 +101,16 @@ class Tasks:
                 for other in others:
                     del self.waiting[other]
                 self._give_up(others)
-                yield sent.number, *done
+                yield sent.number, *done, samples_in(sent.shard)
 
     def copy_slow(self, seconds: float) -> None:
-        """Send the shards that have been with the cluster for longer than this to other workers, too, but only once."""
-        least = max(seconds, _LEAST_SLOW)
-        slow = [each for each in self.waiting.items() if not each[1].copied and time.monotonic() - each[1].when > least]
+        """Send shards that take longer than this for each sample to other workers, too, but only once."""
+        now = time.monotonic()
+
+        def is_slow(sent: _Sent) -> bool:
+            return not sent.copied and now - sent.when > max(seconds * samples_in(sent.shard), _LEAST_SLOW)
+
+        slow = [(future, sent) for future, sent in self.waiting.items() if is_slow(sent)]
         if not slow:
             return
         with answering(self._client):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import Pipe
+from pathlib import Path
 from typing import Any, Optional
 
 from quantkit.backends.mxnet.subprocesses import environment, module_command
@@ -25,7 +26,7 @@ from quantkit.errors import EngineError, InstanceError, error_of
 _LEAST_PATIENCE = 30.0
 _LOADING_PATIENCE = 600.0
 
-# Seconds between looks whether the process is stopped.
+# Seconds between looks whether the process lives: a fork of this one may hold its channel open.
 _LOOK_EVERY = 1.0
 
 
@@ -35,12 +36,14 @@ class InstanceLaunch:
 
     Attributes:
         bundle: whose network.
+        directory: the bundle's, wherever this process goes.
         engine: the engine's name.
         placement: where.
         batch: the most samples of a batch.
     """
 
     bundle: Bundle
+    directory: Path
     engine: str
     placement: Placement
     batch: int
@@ -70,6 +73,8 @@ class Instance:
                         ),
                         stdin=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(), memory),
+                        # Ctrl-C in a terminal is for this process, which ends its instances.
+                        start_new_session=True,
                     )
             finally:
                 os.close(memory)
@@ -80,7 +85,7 @@ class Instance:
     @staticmethod
     def _command(launch: InstanceLaunch, channel: int, memory: int) -> Sequence[str]:
         settings = Settings(
-            str(launch.bundle.directory.absolute()),
+            str(launch.directory),
             launch.bundle.sha256,
             launch.engine,
             _listed(launch.placement.cpus),
@@ -130,6 +135,10 @@ class Instance:
             return error
         return None
 
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """End the process, whatever it does; the thread that waits for it gets an ``InstanceError``."""
         self._process.kill()
@@ -144,6 +153,8 @@ class Instance:
         deadline = time.monotonic() + self._patience
         try:
             while not self._channel.poll(_LOOK_EVERY):
+                if not self.lives():
+                    raise self._gone()
                 if time.monotonic() > deadline:
                     self._process.kill()
                     raise InstanceError("hung", f"an instance gave no answer for {self._patience:.0f} s")
@@ -158,8 +169,12 @@ class Instance:
     def _gone(self) -> InstanceError:
         self._process.kill()
         code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
         return InstanceError("killed" if code < 0 else "crashed", f"an instance {how}")
+
+
+def _signal(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _listed(numbers: Optional[Sequence[int]]) -> Optional[list[int]]:

@@ -12,12 +12,16 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Optional
 
 from quantkit.benchmark.workers.worker import bind, die_first
+
+Run = Callable[[int, int], None]
+"""Computes the first samples of a slot."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,6 @@ class Settings:
 def main(text: str) -> None:
     """Bind first, so that all threads and memory of libraries are in their place."""
     settings = Settings(**json.loads(text))
-    # Ctrl-C in a terminal reaches the parent alone, which ends its instances.
-    os.setsid()
     die_first()
     bind(settings.cpus, None)
     # Where the system does not let it, pages are where they are first touched, on the nearest node.
@@ -82,8 +84,8 @@ def _serve(settings: Settings, channel: Connection) -> None:
             _send(channel)
 
 
-def _opened(settings: Settings) -> Any:
-    """The network as a function of a slot and the number of samples in it."""
+def _opened(settings: Settings) -> Run:
+    """The network."""
     from quantkit.bundle.read import read_bundle
     from quantkit.deployment.network import open_network
     from quantkit.deployment.slots import Slots
@@ -103,7 +105,7 @@ def _opened(settings: Settings) -> Any:
     return run
 
 
-def _warm(run: Any, batch: int) -> float:
+def _warm(run: Run, batch: int) -> float:
     """Run batches of all sizes that engines prepare a network for; seconds of the largest once it is prepared."""
     size = 1
     while size < batch:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Optional, Union
 
 from quantkit.benchmark.placement.placement import Placement, place
 from quantkit.errors import UserError
 from quantkit.host.topology import read_topology
-from quantkit.kinds import whole_number
+from quantkit.kinds import seconds, whole_number
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,7 @@ class Instances:
             UserError: one cannot be used.
         """
         whole_number("batch", self.batch, 1)
-        is_number = isinstance(self.window, (int, float)) and not isinstance(self.window, bool)
-        if not is_number or not math.isfinite(self.window) or self.window < 0:
-            raise UserError(f"window is {self.window!r}; give seconds, 0 or more")
+        seconds("window", self.window)
         if self.threads is not None:
             whole_number("threads", self.threads, 1)
             if not self._policy.isdigit():

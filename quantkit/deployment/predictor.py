@@ -22,7 +22,7 @@ from quantkit.deployment.runner import Outputs, Runner, Turns
 from quantkit.deployment.states import States, checked_states
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
-from quantkit.kinds import of_kind, whole_number
+from quantkit.kinds import of_kind, seconds, whole_number
 from quantkit.models.class_scores import is_row
 from quantkit.tasks.choose import make_task
 from quantkit.tasks.detections import Detections
@@ -110,7 +110,7 @@ class Predictor:
         self.close()
 
     def close(self) -> None:
-        """End the instances, if there are any: requests that are not answered yet fail, as do later ones."""
+        """End the instances, if there are any: their requests that are not answered yet fail, as do later ones."""
         self._runner.close()
 
     def predict(self, images: Images, timeout: Optional[float] = None) -> np.ndarray:
@@ -135,10 +135,11 @@ class Predictor:
         return self._read.whole(self._outputs(batches, _deadline(timeout)))
 
     def stream(self, images: Images, timeout: Optional[float] = None) -> Iterator[np.ndarray]:
-        """The network's (first) output for one image after the other, each as soon as it is known.
+        """The network's (first) output for one image after the other.
 
         Args:
-            images: as for ``predict``, of any number; they are read a few ahead.
+            images: as for ``predict``, of any number. They are read in batches of 16, some of them ahead; instances
+                have two of their own batches each.
             timeout: seconds for all of them, from the first on.
 
         Raises:
@@ -302,7 +303,10 @@ class Predictor:
 
     def _outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         self._check_process()
-        return self._runner.outputs(batches, deadline)
+        for outputs in self._runner.outputs(batches, deadline):
+            yield outputs
+            # The caller may have forked meanwhile.
+            self._check_process()
 
     def _check_process(self) -> None:
         self._process.check(f"the Predictor of {self.name!r}")
@@ -318,4 +322,4 @@ def _loaded(bundle: Bundle, engine: Optional[str], instances: Optional[Instances
 
 
 def _deadline(timeout: Optional[float]) -> Optional[float]:
-    return None if timeout is None else time.monotonic() + timeout
+    return None if timeout is None else time.monotonic() + seconds("timeout", timeout)

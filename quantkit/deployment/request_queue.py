@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from threading import Condition, Lock, RLock
+from threading import Condition, RLock
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -21,20 +21,25 @@ _RETRIES = 1
 class Request:
     """Samples that somebody waits for; several instances may compute parts of them."""
 
-    def __init__(self, data: np.ndarray, deadline: Optional[float]) -> None:
+    def __init__(self, data: np.ndarray, deadline: Optional[float] = None) -> None:
         """``data``: float32 (samples, ...); ``deadline``: by ``time.monotonic``, None for none."""
         self.data, self.deadline = data, deadline
         self.future: Future[Outputs] = Future()
         self._outputs: Outputs = []
         self._left = len(data)
         self._begun = False
-        self._lock = Lock()
+        self._lock = RLock()
+
+    @property
+    def patience(self) -> Optional[float]:
+        """Seconds until the deadline, at least 0; None if there is none."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def begin(self) -> bool:
         """Whether it is still wanted: it was not given up, has not failed and is not overdue."""
         with self._lock:
-            if self.deadline is not None and time.monotonic() > self.deadline:
-                self._fail(overdue())
+            if self.patience == 0:
+                self.fail(overdue())
             if not self._begun and not self.future.done():
                 self._begun = self.future.set_running_or_notify_cancel()
             return self._begun and not self.future.done()
@@ -53,14 +58,27 @@ class Request:
                 self.future.set_result(self._outputs)
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error, unless it is answered."""
+        """Answer with an error, unless it is answered or was given up."""
         with self._lock:
-            self._fail(error)
+            if not self.future.done() and (self._begun or self.future.set_running_or_notify_cancel()):
+                self.future.set_exception(error)
 
-    def _fail(self, error: Exception) -> None:
-        # One that was given up is done.
-        if not self.future.done() and (self._begun or self.future.set_running_or_notify_cancel()):
-            self.future.set_exception(error)
+    def answer(self) -> Outputs:
+        """Wait for the outputs; if they come too late, the request is given up.
+
+        Raises:
+            DeadlineExceeded: the deadline has passed.
+            QuantkitError: why they could not be computed.
+        """
+        try:
+            error = self.future.exception(self.patience)
+        except TimeoutError as late:
+            self.future.cancel()
+            raise overdue() from late
+        if error is not None:
+            # Others wait for the same one, each of whom would lengthen its traceback.
+            raise error.with_traceback(None)
+        return self.future.result()
 
 
 class Piece(NamedTuple):
@@ -70,6 +88,11 @@ class Piece(NamedTuple):
     start: int
     stop: int
     lost: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return self.stop - self.start
 
     @property
     def data(self) -> np.ndarray:
@@ -84,6 +107,8 @@ class RequestQueue:
         """``limit``: how many samples may wait; a request of more waits for an empty queue."""
         self._limit, self._instances = limit, instances
         self._waiting: deque[Piece] = deque()
+        # Those that wait for room, in the order in which they came.
+        self._line: deque[Request] = deque()
         self._samples = 0
         self._idle = 0
         self._error: Optional[Exception] = None
@@ -91,43 +116,55 @@ class RequestQueue:
         self._arrived, self._room = Condition(self._lock), Condition(self._lock)
 
     def put(self, request: Request) -> None:
-        """Let a request wait, as soon as there is room for it.
+        """Let a request wait, as soon as there is room for it; one that was given up meanwhile is left out.
 
         Raises:
             DeadlineExceeded: there was none until the request's deadline.
             Exception: what ``fail`` was given.
         """
         size = len(request.data)
-        patience = None if request.deadline is None else max(0.0, request.deadline - time.monotonic())
 
-        def is_room() -> bool:
-            return not self._samples or self._samples + size <= self._limit or self._error is not None
+        def may_enter() -> bool:
+            is_room = not self._samples or self._samples + size <= self._limit
+            return (self._line[0] is request and is_room) or self._error is not None or request.future.done()
 
         with self._lock:
-            if not self._room.wait_for(is_room, patience):
-                raise overdue()
+            self._line.append(request)
+            try:
+                in_time = self._room.wait_for(may_enter, request.patience)
+            finally:
+                self._line.remove(request)
+                self._room.notify_all()
             if self._error is not None:
-                raise self._error
-            self._append(Piece(request, 0, size))
+                raise self._error.with_traceback(None)
+            if not in_time:
+                raise overdue()
+            if not request.future.done():
+                self._append(Piece(request, 0, size))
 
-    def take(self, most: int, window: float) -> list[Piece]:
-        """What an idle instance is to compute next: at most so many samples, and no more than its share of them.
+    def take(self, most: int, window: float, patience: float) -> Optional[list[Piece]]:
+        """What an idle instance is to compute next: at most ``most`` samples; None when there will be no more.
 
-        It waits until there are some, and for at most ``window`` seconds longer until there are ``most``. None once
-        ``fail`` was called.
+        Idle instances share what waits, unless they wait for full batches.
+
+        Args:
+            most: samples.
+            window: seconds to wait for as many, after the first.
+            patience: seconds to wait for the first; the list is empty if there is none until then.
         """
         with self._lock:
             self._idle += 1
             try:
-                while True:
-                    self._arrived.wait_for(lambda: self._waiting or self._error is not None)
-                    if window and self._error is None:
-                        self._arrived.wait_for(lambda: self._samples >= most or self._error is not None, window)
-                    share = -(-self._samples // self._idle)
-                    if (pieces := self._cut(min(most, share))) or self._error is not None:
-                        # Whoever waited for a full batch may have been woken in another's place.
-                        self._arrived.notify(len(self._waiting))
-                        return pieces
+                self._arrived.wait_for(lambda: self._waiting or self._error is not None, patience)
+                if window and self._waiting:
+                    self._arrived.wait_for(lambda: self._samples >= most or self._error is not None, window)
+                if self._error is not None:
+                    return None
+                share = most if window else -(-self._samples // self._idle)
+                pieces = self._cut(min(most, share))
+                # Whoever waits for a full batch may have been woken in another's place.
+                self._arrived.notify(self._samples)
+                return pieces
             finally:
                 self._idle -= 1
 
@@ -140,17 +177,21 @@ class RequestQueue:
             is_enough = self._samples >= most and not self._idle
             return self._cut(most) if is_enough and not self._waiting[0].lost else []
 
-    def put_back(self, pieces: Iterable[Piece], error: Exception) -> None:
-        """Hand out pieces again, as the first, since an instance was lost with them; each alone, as one may be why.
+    def put_back(self, pieces: Iterable[Piece], error: Optional[Exception] = None) -> None:
+        """Hand out pieces again, as the first.
 
-        Those that were lost before fail with ``error``.
+        With an error, they were being computed: each is computed alone, as one may be why, and those for which it is
+        the second time fail with it.
         """
         with self._lock:
             for piece in reversed(list(pieces)):
-                if piece.lost < _RETRIES and self._error is None:
-                    self._append(piece._replace(lost=piece.lost + 1), first=True)
+                lost = piece.lost if error is None else piece.lost + 1
+                if self._error is not None:
+                    piece.request.fail(self._error)
+                elif error is not None and lost > _RETRIES:
+                    piece.request.fail(error)
                 else:
-                    piece.request.fail(self._error or error)
+                    self._append(piece._replace(lost=lost), first=True)
 
     def fail(self, error: Exception) -> None:
         """Answer all requests with an error, those that wait and those that will come."""
@@ -175,33 +216,29 @@ class RequestQueue:
             self._waiting.appendleft(piece)
         else:
             self._waiting.append(piece)
-        self._samples += piece.stop - piece.start
-        self._arrived.notify(piece.stop - piece.start)
+        self._samples += piece.size
+        self._arrived.notify(piece.size)
 
     def _cut(self, most: int) -> list[Piece]:
         """The first ``most`` samples; of requests that are no longer wanted none."""
         pieces: list[Piece] = []
         while self._waiting and most:
             piece = self._waiting[0]
-            if not piece.request.begin():
-                self._drop_first()
-                continue
-            if piece.lost and pieces:
+            if piece.lost and pieces and piece.request.begin():
                 break
-            self._drop_first()
+            self._waiting.popleft()
+            self._samples -= piece.size
+            if not piece.request.begin():
+                continue
             stop = min(piece.stop, piece.start + most)
             if stop < piece.stop:
                 self._append(piece._replace(start=stop), first=True)
             pieces.append(piece._replace(stop=stop))
-            most -= stop - piece.start
+            most -= pieces[-1].size
             if piece.lost:
                 break
         self._room.notify_all()
         return pieces
-
-    def _drop_first(self) -> None:
-        piece = self._waiting.popleft()
-        self._samples -= piece.stop - piece.start
 
 
 def closed() -> UserError:

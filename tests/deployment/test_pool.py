@@ -19,8 +19,8 @@ import pytest
 from quantkit.bundle import Bundle, write_float_bundle
 from quantkit.deployment import instance, pool
 from quantkit.deployment.instances import Instances
+from quantkit.deployment.kept_instance import InstanceWarning
 from quantkit.deployment.loading import load
-from quantkit.deployment.pool import MisplacedInstanceWarning
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import BundleError, DeadlineExceeded, InstanceError, UserError
 from quantkit.fusion.fused_model import FusedModel
@@ -31,7 +31,7 @@ LIMIT = 60.0
 
 def same(found: np.ndarray, expected: np.ndarray) -> None:
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(initial=1))
 
 
 @pytest.fixture
@@ -83,8 +83,33 @@ def test_each_is_in_a_place_of_its_own(directory: Path) -> None:
 
 def test_one_that_is_elsewhere_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "problem", lambda proof, placement, openmp: f"it has {placement.threads} threads")
-    with pytest.warns(MisplacedInstanceWarning, match="not in its place: it has 1 threads"):
+    with pytest.warns(InstanceWarning, match="not in its place: it has 1 threads"):
         load(directory, instances=Instances(1, threads=1)).close()
+
+
+def test_instances_that_died_while_they_were_idle_cost_no_request(
+    directory: Path, inputs: np.ndarray, expected: np.ndarray
+) -> None:
+    with load(directory, instances=Instances("core", batch=1)) as predictor:
+        # The second time, nobody asks them for anything.
+        for images in (inputs, inputs[:0]):
+            before = pids(predictor)
+            for pid in before:
+                os.kill(pid, signal.SIGKILL)
+            same(predictor.predict(images), expected[: len(images)])
+            while any(each in (0, *before) for each in pids(predictor)):
+                time.sleep(0.01)
+
+
+def test_another_current_folder_does_not_matter(
+    directory: Path, inputs: np.ndarray, expected: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory.parent)
+    with load(directory.name, instances=1) as predictor:
+        monkeypatch.chdir(tmp_path)
+        (pid,) = pids(predictor)
+        os.kill(pid, signal.SIGKILL)
+        same(predictor.predict(inputs), expected)
 
 
 def test_the_event_loop_goes_on(predictor: Predictor, inputs: np.ndarray, expected: np.ndarray) -> None:
@@ -152,7 +177,9 @@ def test_one_that_hangs_is_replaced(
         assert replaced(predictor, pid) != pid and not lives(pid)
 
 
-def test_requests_fail_where_no_instance_can_be_started_again(predictor: Predictor, inputs: np.ndarray) -> None:
+def test_requests_fail_where_no_instance_can_be_started_again(
+    predictor: Predictor, inputs: np.ndarray, recwarn: pytest.WarningsRecorder
+) -> None:
     os.kill(pids(predictor)[0], signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
         failing = threads.submit(predictor.predict, inputs[0])
@@ -164,6 +191,7 @@ def test_requests_fail_where_no_instance_can_be_started_again(predictor: Predict
             time.sleep(0.05)
         with pytest.raises(InstanceError, match="an instance was killed by SIGKILL"):
             failing.result()
+    assert any("an instance is given up" in str(warning.message) for warning in recwarn)
     with pytest.raises(InstanceError, match="an instance was killed by SIGKILL"):
         predictor.predict(inputs)
 
@@ -215,6 +243,20 @@ def test_a_bundle_that_was_replaced_is_not_mixed_with_the_one_before(
             predictor.predict(inputs)
 
 
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "1", True], ids=str)
+def test_a_timeout_is_some_seconds(predictor: Predictor, inputs: np.ndarray, timeout: float) -> None:
+    with pytest.raises(UserError, match=r"timeout is .*; give seconds"):
+        predictor.predict(inputs, timeout=timeout)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_stream_does_not_go_on_in_a_fork(predictor: Predictor, inputs: np.ndarray, expected: np.ndarray) -> None:
+    rows = predictor.stream(inputs)
+    found = [next(rows) for _ in range(16)]
+    assert in_a_fork(lambda: str(next(rows))).startswith("ForkError: the Predictor of")
+    same(np.stack([*found, *rows]), expected)
+
+
 def test_states_are_not_handed_on(predictor: Predictor, inputs: np.ndarray) -> None:
     with pytest.raises(UserError, match="load the bundle without instances"):
         predictor.step(inputs[:1])
@@ -239,7 +281,8 @@ def test_instances_need_room(directory: Path, spread: Instances, told: str) -> N
     [
         ({"batch": 0}, "batch"),
         ({"batch": True}, "batch"),
-        ({"window": -1}, "window is -1; give seconds"),
+        ({"window": -1}, "window is -1; give seconds, from 0 to 1000000"),
+        ({"window": 1e7}, "window is 10000000.0; give seconds"),
         ({"window": float("nan")}, "window is nan"),
         ({"window": "1"}, "window is '1'"),
         ({"placement": 2, "threads": 0}, "threads"),
