@@ -81,7 +81,9 @@ class Tasks:
             wait(list(self.waiting), timeout=seconds, return_when="FIRST_COMPLETED")
 
     def finished(self) -> Iterator[tuple[int, bytes, Work, int]]:
-        """The results that have come, with the shards' numbers before and of samples behind; lost ones are sent again.
+        """What has come: a shard's number, its result, who computed it, and how many samples it has.
+
+        Shards that were lost are sent again.
 
         Raises:
             ClusterError: a shard ended several workers, or was lost too often.
