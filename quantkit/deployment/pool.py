@@ -7,7 +7,7 @@ import os
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from quantkit.deployment.kept_instance import InstanceWarning, KeptInstance
 from quantkit.deployment.request_queue import Request, RequestQueue, closed
 from quantkit.deployment.runner import Outputs, overdue
 from quantkit.deployment.slots import SLOTS
-from quantkit.errors import InstanceError, UserError
+from quantkit.errors import InstanceError
 
 # So many samples may wait for each instance, or four of its batches if they are more.
 _WAITING = 64
@@ -41,7 +41,10 @@ class Pool:
     Attributes:
         engine: the engine's name.
         placements: of the instances.
+        step: None; states stay with their caller.
     """
+
+    step = None
 
     def __init__(self, bundle: Bundle, engine: str, instances: Instances) -> None:
         """Start the instances; all have loaded the network when this returns.
@@ -117,14 +120,6 @@ class Pool:
         for request in requests:
             await loop.run_in_executor(self._entrance, self._queue.put, request)
         return await asyncio.gather(*(asyncio.wrap_future(request.future) for request in requests))
-
-    def step(self, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
-        """States stay with their caller.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError("instances hand on no states; load the bundle without instances")
 
     def pids(self) -> list[int]:
         """The numbers of the instances' processes."""

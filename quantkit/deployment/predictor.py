@@ -174,6 +174,14 @@ class Predictor:
             DataError: there are no sequences, a state is missing or of another shape; or as for ``predict``.
             EngineError, BundleError, ForkError: as for ``predict``.
         """
+        if not self._states:
+            raise UserError(
+                f"the states of the network {self.name!r} are no inputs; load it with --states inputs "
+                '(load_model(..., states="inputs")) and quantize it again, or call predict()'
+            )
+        step = self._runner.step
+        if step is None:
+            raise UserError("instances hand on no states; load the bundle without instances")
         batches = list(self._inputs.batches(data))
         if not batches:
             raise DataError(f"there are no {self._inputs.noun}s; give at least one")
@@ -182,7 +190,7 @@ class Predictor:
         for batch in batches:
             own = {name: values[start : start + len(batch)] for name, values in given.items()}
             self._check_process()
-            outputs = self._runner.step(batch, own)
+            outputs = step(batch, own)
             runs.append([self._read.finite(output, start) for output in outputs])
             start += len(batch)
         whole = [np.concatenate(parts) for parts in zip(*runs)]

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Optional, Protocol
 
 import numpy as np
 
-from quantkit.deployment.network import RunningNetwork
-from quantkit.errors import DeadlineExceeded, UserError
+from quantkit.deployment.network import RunningNetwork, Step
+from quantkit.errors import DeadlineExceeded
 
 Outputs = list[np.ndarray]
 """All outputs of a network for a batch, in the network's order."""
@@ -32,6 +33,10 @@ class Runner(Protocol):
     def instances(self) -> int:
         """How many processes run it; 0: it runs in this one."""
 
+    @property
+    def step(self) -> Optional[Step]:
+        """Runs a batch from given states, by the names of their inputs; None where that cannot be done."""
+
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """The outputs for each batch, in order; ``batches`` are drawn as they are needed.
 
@@ -42,13 +47,6 @@ class Runner(Protocol):
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """The same, while the event loop goes on."""
-
-    def step(self, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
-        """The outputs for a batch from given states.
-
-        Raises:
-            QuantkitError: the batch cannot be computed.
-        """
 
     def close(self) -> None:
         """End what was started for it."""
@@ -63,6 +61,7 @@ class Turns:
         """Take over a network that is loaded."""
         self._network, self._lock = network, Lock()
         self.engine = network.engine
+        self.step = None if network.step is None else partial(self._step, network.step)
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``Runner``; a run that has begun is not interrupted."""
@@ -75,19 +74,9 @@ class Turns:
         """See ``Runner``."""
         return await asyncio.to_thread(list, self.outputs(batches, deadline))
 
-    def step(self, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
-        """See ``Runner``.
-
-        Raises:
-            UserError: the states of the network are no inputs.
-        """
-        if self._network.step is None:
-            raise UserError(
-                "the states of the network are no inputs; load it with --states inputs "
-                '(load_model(..., states="inputs")) and quantize it again, or call predict()'
-            )
+    def _step(self, step: Step, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
         with self._turn(None):
-            return self._network.step(batch, states)
+            return step(batch, states)
 
     def close(self) -> None:
         """Nothing was started."""

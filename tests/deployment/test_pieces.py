@@ -32,8 +32,13 @@ def load(kind: quantkit.StatesKind) -> quantkit.Model:
 
 
 @pytest.fixture
-def predictor(engine: None, tmp_path: Path) -> quantkit.Predictor:
-    return quantkit.load(write_float_bundle(fuse_model(load("inputs"), IDS[:, :PIECE]), tmp_path / "fp32"))
+def bundle(engine: None, tmp_path: Path) -> Path:
+    return write_float_bundle(fuse_model(load("inputs"), IDS[:, :PIECE]), tmp_path / "fp32")
+
+
+@pytest.fixture
+def predictor(bundle: Path) -> quantkit.Predictor:
+    return quantkit.load(bundle)
 
 
 def scores_in_pieces(step: Step, states: States) -> np.ndarray:
@@ -78,8 +83,16 @@ def test_steps_that_cannot_be_made_are_refused(predictor: quantkit.Predictor, tm
     with pytest.raises(DataError, match="shape"):
         predictor.step(IDS[:2, :3], states)
     directory = write_float_bundle(fuse_model(load("zero"), IDS[:, :PIECE]), tmp_path / "zero")
-    with pytest.raises(UserError, match="are no inputs; load it with --states inputs"):
-        quantkit.load(directory).step(IDS[:2, :PIECE])
+    with pytest.raises(UserError, match=r"of the network '.*' are no inputs; load it with --states inputs"):
+        quantkit.load(directory).step("nothing is read")
+
+
+def test_instances_hand_no_states_on(bundle: Path) -> None:
+    with (
+        quantkit.load(bundle, instances=1) as predictor,
+        pytest.raises(UserError, match="load the bundle without instances"),
+    ):
+        predictor.step("nothing is read")
 
 
 @pytest.mark.requires("onnxruntime", "onnx")

@@ -18,10 +18,12 @@ import pytest
 
 from quantkit.bundle import Bundle, write_float_bundle
 from quantkit.deployment import instance, pool
+from quantkit.deployment.instance import Instance
 from quantkit.deployment.instances import Instances
-from quantkit.deployment.kept_instance import InstanceWarning
+from quantkit.deployment.kept_instance import InstanceWarning, KeptInstance
 from quantkit.deployment.loading import load
 from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.request_queue import Piece
 from quantkit.errors import BundleError, DeadlineExceeded, InstanceError, UserError
 from quantkit.fusion.fused_model import FusedModel
 from tests.deployment.test_fork import in_a_fork
@@ -119,7 +121,17 @@ def test_the_event_loop_goes_on(predictor: Predictor, inputs: np.ndarray, expect
     same(np.concatenate(asyncio.run(all_at_once())), expected)
 
 
-def test_what_is_late_is_told_and_what_is_cancelled_is_not_computed(predictor: Predictor, inputs: np.ndarray) -> None:
+def test_what_is_late_is_told_and_what_is_cancelled_is_not_computed(
+    predictor: Predictor, inputs: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    begin = KeptInstance._begin
+
+    def recorded(kept: KeptInstance, instance: Instance, slot: int, pieces: list[Piece]) -> None:
+        begun.extend(piece.size for piece in pieces)
+        begin(kept, instance, slot, pieces)
+
+    monkeypatch.setattr(KeptInstance, "_begin", recorded)
     with pytest.raises(DeadlineExceeded, match="allow it more"):
         predictor.predict(inputs, timeout=0.0)
     (pid,) = pids(predictor)
@@ -138,9 +150,13 @@ def test_what_is_late_is_told_and_what_is_cancelled_is_not_computed(predictor: P
 
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(cancelled())
+        # At most both batches that the instance has room for; what else there was is given up.
+        already = sum(begun)
+        assert already <= 8
     finally:
         os.kill(pid, signal.SIGCONT)
     assert predictor.predict(inputs).shape == (37, 10)
+    assert sum(begun) == already + 37
     assert pids(predictor) == [pid]
 
 
@@ -255,11 +271,6 @@ def test_a_stream_does_not_go_on_in_a_fork(predictor: Predictor, inputs: np.ndar
     found = [next(rows) for _ in range(16)]
     assert in_a_fork(lambda: str(next(rows))).startswith("ForkError: the Predictor of")
     same(np.stack([*found, *rows]), expected)
-
-
-def test_states_are_not_handed_on(predictor: Predictor, inputs: np.ndarray) -> None:
-    with pytest.raises(UserError, match="load the bundle without instances"):
-        predictor.step(inputs[:1])
 
 
 @pytest.mark.parametrize(
