@@ -7,9 +7,10 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+
+class Reduced(NamedTuple):
+    """The pixels of an image, uint8 (height, width, 3), RGB, and the size that it has itself."""
+
+    pixels: np.ndarray[Any, Any]
+    size: Size
+
+
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """The formats that quantkit decodes, by Pillow's names. Others start programs (EPS) or do not hold photographs."""
 
@@ -30,6 +39,9 @@ PIXELS_VARIABLE = "QUANTKIT_MAX_IMAGE_PIXELS"
 
 # Pillow's own bound for images that it trusts: a decoded image then takes a quarter of a gigabyte.
 _MOST_PIXELS = 89_478_485
+
+# The orientations of cameras that exchange height and width.
+_ON_THE_SIDE = (5, 6, 7, 8)
 
 # Pixels that are converted at a time.
 _STRIP = 2**22
@@ -66,6 +78,20 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
         UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
     """
     return _decoded(file, name, _upright_rgb)
+
+
+def decode_reduced(file: Path | IO[bytes], name: str, enough: Callable[[Size], Size]) -> Reduced:
+    """The pixels of an image file, of a JPEG file at a half, a quarter or an eighth of its size where that is enough.
+
+    Args:
+        file: the file.
+        name: names the image in errors.
+        enough: of the image's size the least one that is needed.
+
+    Raises:
+        SampleError, DataError, UserError: as for ``decode``.
+    """
+    return _decoded(file, name, partial(_reduced, enough=enough))
 
 
 def decode_classes(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
@@ -141,6 +167,17 @@ def _upright_rgb(image: Image, name: str) -> np.ndarray[Any, Any]:
         raise SampleError(f"image {name} has more than 8 bits a channel; convert it to 8-bit RGB", name)
     ImageOps.exif_transpose(image, in_place=True)
     return _rgb(image)
+
+
+def _reduced(image: Image, name: str, enough: Callable[[Size], Size]) -> Reduced:
+    from PIL.ExifTags import Base
+
+    on_the_side = image.getexif().get(Base.Orientation) in _ON_THE_SIDE
+    size = (image.width, image.height) if on_the_side else (image.height, image.width)
+    height, width = enough(size)
+    # Pillow takes the width first, as it is stored; formats other than JPEG do nothing.
+    image.draft(None, (height, width) if on_the_side else (width, height))
+    return Reduced(_upright_rgb(image, name), size)
 
 
 def _values(image: Image, name: str) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Optional, get_args
 import numpy as np
 
 from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
-from quantkit.data.resizing import centre_offset, letterbox_size, short_side_size
+from quantkit.data.resizing import Size, centre_offset, letterbox_size, short_side_size
 from quantkit.errors import DataError, SampleError, UserError
 from quantkit.kinds import number, whole_number
 
@@ -24,6 +24,11 @@ Fit = Literal["stretch", "letterbox"]
 bars on both sides."""
 
 _LARGEST_SIDE = 1 << 31
+
+_IMAGE_AXES = 3
+
+# So many times the pixels that scaling leaves, in each direction, are decoded at least.
+_SPARE = 2
 
 _FIT_TEXTS: dict[Fit, str] = {
     "stretch": "stretched to the input",
@@ -115,12 +120,14 @@ def apply(
     image: np.ndarray[Any, Any],
     where: str = "the image",
     input_shape: Optional[Sequence[int]] = None,
+    size: Optional[Size] = None,
 ) -> np.ndarray[Any, Any]:
     """The network's input for ``image``, uint8 of shape (height, width, 3), RGB: float32 of shape (3, height, width).
 
     Every step is applied whatever the size of the image. Scaling keeps the proportions (the long side
     is rounded down); scaling down averages over all the pixels that it covers. ``where``
-    names the image in errors; the result must have ``input_shape``, if given, which ``fit`` needs.
+    names the image in errors; the result must have ``input_shape``, if given, which ``fit`` needs. Of an image that was
+    decoded at a fraction of its size, ``size`` is its own.
 
     Raises:
         SampleError: it is smaller than the crop, becomes larger than an image may be when scaled (see ``decode``; thin
@@ -134,9 +141,9 @@ def apply(
             "give uint8 of shape (height, width, 3), RGB, or float32 that is preprocessed already"
         )
     if preprocess.fit is not None:
-        image = _fitted(image, preprocess.fit, input_shape)
+        image = _fitted(image, preprocess.fit, input_shape, size)
     if preprocess.resize is not None:
-        image = scaled_to_short_side(image, preprocess.resize, where)
+        image = scaled_to_short_side(image, preprocess.resize, where, size)
     if preprocess.crop is not None:
         image = _centre(image, preprocess.crop, where)
     if input_shape is not None:
@@ -149,6 +156,20 @@ def apply(
     pixels -= np.array(preprocess.mean, np.float32)[:, None, None]
     pixels /= np.array(preprocess.std, np.float32)[:, None, None]
     return pixels
+
+
+def needed_size(preprocess: Preprocess, input_shape: Sequence[int], size: Size) -> Size:
+    """The least size at which an image of ``size`` may be decoded: twice the size that it is scaled to.
+
+    Scaling then still averages over several pixels, so that little changes. One that is not scaled is needed as it is.
+    """
+    if preprocess.fit is not None and len(input_shape) == _IMAGE_AXES:
+        rows, columns = _fitted_size(preprocess.fit, size, (input_shape[1], input_shape[2]))
+    elif preprocess.resize is not None:
+        rows, columns = short_side_size(size, preprocess.resize)
+    else:
+        return size
+    return _SPARE * rows, _SPARE * columns
 
 
 def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: str) -> None:
@@ -202,21 +223,31 @@ def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, r
         raise SampleError(message, where)
 
 
-def scaled_to_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
-    """``image`` scaled so that its short side has ``size`` pixels."""
-    from PIL import Image
-
-    height, width = image.shape[:2]
-    if min(height, width) == size:
+def scaled_to_short_side(
+    image: np.ndarray[Any, Any], side: int, where: str, size: Optional[Size] = None
+) -> np.ndarray[Any, Any]:
+    """``image``, or one of ``size`` that was decoded at a fraction of it, with a short side of ``side`` pixels."""
+    height, width = size or image.shape[:2]
+    if min(height, width) == side:
         return image
-    rows, columns = short_side_size((height, width), size)
+    rows, columns = short_side_size((height, width), side)
     if rows * columns > (most := most_pixels()):
         raise SampleError(
-            f"{where} is {width}x{height}, and {columns}x{rows} with a short side of {size}: more than {most} "
+            f"{where} is {width}x{height}, and {columns}x{rows} with a short side of {side}: more than {most} "
             f"pixels; leave it out, give a preprocessing that resizes to less, or set {PIXELS_VARIABLE}",
             where,
         )
-    return np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
+    return _resized(image, (rows, columns), (height, width))
+
+
+def _resized(image: np.ndarray[Any, Any], to: Size, size: Size) -> np.ndarray[Any, Any]:
+    """An image that has ``size``, perhaps decoded at a fraction of it, scaled ``to`` another."""
+    from PIL import Image
+
+    fraction = round(size[1] / image.shape[1])
+    # The last row and column may be parts of pixels.
+    box = (0, 0, size[1] / fraction, size[0] / fraction)
+    return np.asarray(Image.fromarray(image).resize(to[::-1], Image.Resampling.BILINEAR, box))
 
 
 def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
@@ -232,16 +263,20 @@ def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[An
     return image[top : top + size, left : left + size]
 
 
-def _fitted(image: np.ndarray[Any, Any], fit: Fit, input_shape: Optional[Sequence[int]]) -> np.ndarray[Any, Any]:
-    """``image`` as large as the network's input."""
-    from PIL import Image
+def _fitted_size(fit: Fit, size: Size, outer: Size) -> Size:
+    return outer if fit == "stretch" else letterbox_size(size, outer)
 
-    if input_shape is None or len(input_shape) != 3:
+
+def _fitted(
+    image: np.ndarray[Any, Any], fit: Fit, input_shape: Optional[Sequence[int]], size: Optional[Size]
+) -> np.ndarray[Any, Any]:
+    """``image`` as large as the network's input; see ``scaled_to_short_side``."""
+    if input_shape is None or len(input_shape) != _IMAGE_AXES:
         raise UserError(f"fit={fit!r} needs an input of shape (channels, height, width), not {input_shape}; give one")
-    outer = (input_shape[1], input_shape[2])
-    rows, columns = outer if fit == "stretch" else letterbox_size((image.shape[0], image.shape[1]), outer)
-    if (rows, columns) != image.shape[:2]:
-        image = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
+    outer, own = (input_shape[1], input_shape[2]), size or (image.shape[0], image.shape[1])
+    rows, columns = _fitted_size(fit, own, outer)
+    if (rows, columns) != own:
+        image = _resized(image, (rows, columns), own)
     if (rows, columns) == outer:
         return image
     top, left = centre_offset((rows, columns), outer)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -13,11 +14,11 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 from quantkit.data.arrays import numpy_by_name
-from quantkit.data.decode import decode
+from quantkit.data.decode import decode, decode_reduced
 from quantkit.data.joined_inputs import JoinedInputs, record_of
 from quantkit.data.prefetch import prefetched
 from quantkit.data.preparation import Preparation, network_input
-from quantkit.data.preprocess import check_input
+from quantkit.data.preprocess import Preprocess, apply, check_input, needed_size
 from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import DataError
@@ -49,10 +50,12 @@ class InputReader:
     Attributes:
         shape: of one input without the batch.
         preparation: how samples become the input.
+        reduced: whether JPEG files are decoded at a fraction of their size where that is enough.
     """
 
     shape: tuple[int, ...]
     preparation: Preparation
+    reduced: bool = False
 
     @property
     def noun(self) -> SampleNoun:
@@ -77,8 +80,8 @@ class InputReader:
             yield np.stack([data for _, data in chunk])
 
     def with_samples(self, samples: Any) -> Iterator[tuple[list[NamedArray], np.ndarray]]:
-        """The batches with the samples as they are given; see ``batches``."""
-        for chunk in self._chunks(self._listed(samples)):
+        """The batches with the samples as they are given, in their own size; see ``batches``."""
+        for chunk in replace(self, reduced=False)._chunks(self._listed(samples)):
             yield [sample for sample, _ in chunk], np.stack([data for _, data in chunk])
 
     def _chunks(self, listed: Iterable[Any]) -> Iterator[list[tuple[NamedArray, np.ndarray]]]:
@@ -103,8 +106,14 @@ class InputReader:
             DataError: it does not fit.
         """
         index, given = numbered
+        if self.reduced and isinstance(given, (str, os.PathLike)) and isinstance(self.preparation, Preprocess):
+            return self._prepared_reduced(self.preparation, os.fspath(given))
         sample = self._read(given, f"{self.noun} {index}")
         return sample, network_input(self.preparation, sample.array, self.shape, sample.name)
+
+    def _prepared_reduced(self, preprocess: Preprocess, file: str) -> tuple[NamedArray, np.ndarray]:
+        pixels, size = decode_reduced(Path(file), file, partial(needed_size, preprocess, self.shape))
+        return NamedArray(pixels, file), apply(preprocess, pixels, file, self.shape, size)
 
     def _listed(self, samples: Any) -> Iterable[Any]:
         """One sample or several as several."""

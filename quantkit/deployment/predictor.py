@@ -60,6 +60,7 @@ class Predictor:
         allow_random_weights: bool = False,
         engine: Optional[str] = None,
         instances: Optional[Instances] = None,
+        reduced_decoding: bool = False,
     ) -> None:
         """Load the bundle's network in an engine.
 
@@ -70,6 +71,8 @@ class Predictor:
                 that runs one image fastest here, measured for a second or two the first time and
                 remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
             instances: processes that run the network on parts of the machine; None: it runs in this process.
+            reduced_decoding: whether large JPEG files are decoded at a half, a quarter or an eighth of their size, for
+                all but tasks whose results are in pixels; see ``load``.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, the engine needs an
@@ -89,7 +92,7 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
-        self._inputs = InputReader(self.input_shape, bundle.preparation)
+        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding)
         self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
         self._states = bundle.states
         self._box_corners = bundle.box_corners

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFile, PngImagePlugin
+from PIL import ExifTags, Image, ImageFile, PngImagePlugin
 
-from quantkit.data.decode import PIXELS_VARIABLE, decode, decode_classes
+from quantkit.data.decode import PIXELS_VARIABLE, decode, decode_classes, decode_reduced
+from quantkit.data.resizing import Size
 from quantkit.errors import DataError, SampleError, UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
@@ -240,3 +241,50 @@ def test_what_this_process_lacks_is_no_fault_of_one_image(
     with pytest.raises(DataError, match="cannot read image it") as refused:
         decode(tmp_path / "a.png", "it")
     assert isinstance(refused.value, SampleError) == of_one
+
+
+@pytest.mark.parametrize(
+    ("enough", "size"),
+    [
+        ((101, 140), (200, 300)),
+        ((100, 75), (100, 150)),
+        ((26, 39), (50, 75)),
+        ((1, 1), (25, 38)),
+        ((900, 900), (200, 300)),
+    ],
+)
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_jpeg_is_decoded_at_what_is_enough(enough: Size, size: Size, orientation: int) -> None:
+    photograph = smooth(200, 300)
+    upright = Image.fromarray(photograph)
+    stored = upright if orientation == 1 else upright.transpose(Image.Transpose.ROTATE_90)
+    file = encoded(stored, "JPEG", quality=95, exif=oriented(orientation))
+    asked: list[Size] = []
+
+    def told(of: Size) -> Size:
+        asked.append(of)
+        return enough
+
+    found, own = decode_reduced(BytesIO(file), "it", told)
+    assert asked == [own] == [(200, 300)]
+    assert found.shape == (*size, 3)
+    expected = np.asarray(upright.resize((size[1], size[0]), Image.Resampling.BOX))
+    assert np.abs(found.astype(int) - expected).mean() < 2
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "BMP"])
+def test_other_files_are_decoded_whole(kind: str) -> None:
+    found = decode_reduced(BytesIO(encoded(Image.fromarray(PIXELS), kind)), "it", lambda size: (1, 1))
+    assert found.pixels.shape == (*found.size, 3) == PIXELS.shape
+
+
+def smooth(height: int, width: int) -> np.ndarray:
+    """An image whose left, right, top and bottom differ."""
+    down, across = np.mgrid[:height, :width]
+    return np.stack([255 * down / height, 255 * across / width, 128 + 0 * down], axis=2).astype(np.uint8)
+
+
+def oriented(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    return exif

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from io import BytesIO
+from typing import Any, Optional
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from quantkit.data.builtin import photographs
+from quantkit.data.decode import decode, decode_reduced
 from quantkit.data.preparation import network_input
-from quantkit.data.preprocess import Preprocess, apply, check_input
+from quantkit.data.preprocess import Fit, Preprocess, apply, check_input, needed_size
 from quantkit.errors import DataError, UserError
 
 Array = np.ndarray[Any, Any]
@@ -201,3 +206,38 @@ def test_a_fit_needs_the_size_of_the_input() -> None:
 def test_a_fit_stands_alone(other: dict[str, int]) -> None:
     with pytest.raises(UserError, match="either fit, or resize and crop"):
         Preprocess(fit="letterbox", **other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("resize", "fit", "size", "expected"),
+    [
+        (256, None, (3024, 4032), (512, 682)),
+        (256, None, (100, 80), (640, 512)),
+        (None, "stretch", (3024, 4032), (448, 600)),
+        (None, "letterbox", (3024, 4032), (448, 598)),
+        (None, None, (3024, 4032), (3024, 4032)),
+    ],
+)
+def test_twice_the_pixels_are_needed_that_scaling_leaves(
+    resize: Optional[int], fit: Optional[Fit], size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    assert needed_size(replace(PLAIN, resize=resize, fit=fit), (3, 224, 300), size) == expected
+
+
+# 1151 and 1535 do not fall on whole pixels at a half or a quarter.
+@pytest.mark.parametrize("short", [1024, 1151, 1535, 2050])
+@pytest.mark.parametrize("preprocess", [Preprocess(256, 224, scale=1), Preprocess(fit="letterbox", scale=1)], ids=repr)
+def test_an_image_decoded_at_a_fraction_is_nearly_the_same(short: int, preprocess: Preprocess) -> None:
+    for sample in photographs().read(range(2)):
+        file = BytesIO()
+        picture = Image.fromarray(sample.image)
+        factor = short / min(picture.size)
+        larger = picture.resize((round(picture.width * factor) + 1, round(picture.height * factor)))
+        larger.save(file, "JPEG", quality=90)
+        whole = apply(preprocess, decode(file, "it"), "it", (3, 224, 224))
+        pixels, size = decode_reduced(file, "it", partial(needed_size, preprocess, (3, 224, 224)))
+        assert size == larger.size[::-1]
+        assert len(pixels) <= size[0] // 2 + 1
+        difference = np.abs(apply(preprocess, pixels, "it", (3, 224, 224), size) - whole)
+        assert difference.mean() < 1
+        assert difference.max() < 16

@@ -18,6 +18,7 @@ from quantkit.backends.mxnet import support
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.data.preprocess import apply
+from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.runner import Turns
@@ -103,6 +104,28 @@ def test_files_and_arrays_mixed(
     same(predictor.predict(file), expected[:1])
     same(predictor.predict(str(file)), expected[:1])
     same(predictor.predict([file, photographs[1], inputs[2]]), expected[:3])
+
+
+def test_large_jpeg_files_may_be_decoded_at_a_fraction(
+    directory: Path, predictor: Predictor, photographs: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = Image.fromarray(photographs[0])
+    picture.resize((picture.width * 8, picture.height * 8)).save(tmp_path / "large.jpg", quality=95)
+    picture.save(tmp_path / "small.png")
+    files = [tmp_path / "large.jpg", tmp_path / "small.png"]
+    sizes: list[int] = []
+
+    def recorded(*given: Any) -> np.ndarray:
+        sizes.append(given[1].shape[0])
+        return apply(*given)
+
+    monkeypatch.setattr("quantkit.deployment.inputs.apply", recorded)
+    whole, reduced = predictor.predict(files), load(directory, reduced_decoding=True).predict(files)
+    assert min(sizes) == picture.height
+    assert max(sizes) < 8 * picture.height
+    assert not np.array_equal(reduced[0], whole[0])
+    same(reduced[1], whole[1])
+    np.testing.assert_allclose(reduced[0], whole[0], rtol=0, atol=0.1 * np.abs(whole[0]).max())
 
 
 def test_a_stream_is_read_a_few_images_at_a_time(predictor: Predictor, inputs: np.ndarray) -> None:
