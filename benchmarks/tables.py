@@ -29,6 +29,7 @@ import never_slower
 import onnx_conformance
 import onnx_parity
 import page_tables
+import predicting
 import quantization_time
 import reading
 import recovered_speed
@@ -61,6 +62,7 @@ PAGES = {
     "never-slower": never_slower.page,
     "onnx-conformance": onnx_conformance.page,
     "onnx-parity": onnx_parity.page,
+    "predicting": predicting.page,
     "quantization-time": quantization_time.page,
     "reading": reading.page,
     "recovered-speed": recovered_speed.page,
