@@ -9,9 +9,12 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, Optional
+
+import numpy as np
 
 from quantkit.backends.mxnet.subprocesses import environment, module_command
 from quantkit.benchmark.measuring.binding import threads_bound
@@ -21,10 +24,16 @@ from quantkit.deployment import instance_process
 from quantkit.deployment.instance_process import Settings
 from quantkit.deployment.slots import Slots, make_memory
 from quantkit.errors import EngineError, InstanceError, error_of
+from quantkit.files.text import MEBIBYTE
 
-# Seconds that a batch may take, beside ten times what it took before; how long a network may take to load.
+# Seconds that an answer may take, beside ten times what it took before; how long a network may take to load.
 _LEAST_PATIENCE = 30.0
 _LOADING_PATIENCE = 600.0
+
+# Handing over and answering take longer than small networks: so many samples of one request go at once, or as many as
+# fit into so many bytes.
+_TOGETHER = 16
+_ROOM = 16 * MEBIBYTE
 
 # Seconds between looks whether the process lives: a fork of this one may hold its channel open.
 _LOOK_EVERY = 1.0
@@ -39,7 +48,7 @@ class InstanceLaunch:
         directory: the bundle's, wherever this process goes.
         engine: the engine's name.
         placement: where.
-        batch: the most samples of a batch.
+        batch: the most samples that it computes at once.
     """
 
     bundle: Bundle
@@ -48,9 +57,15 @@ class InstanceLaunch:
     placement: Placement
     batch: int
 
+    @property
+    def most(self) -> int:
+        """The most samples of a request that it is handed at once, and computes batch by batch."""
+        size = prod(self.bundle.manifest.input.shape) * np.dtype(np.float32).itemsize
+        return max(self.batch, min(_TOGETHER, _ROOM // size))
+
 
 class Instance:
-    """A process that computes batches, one after the other; one thread uses it, any may kill it."""
+    """A process that computes what it is handed, one after the other; one thread uses it, any may kill it."""
 
     def __init__(self, launch: InstanceLaunch) -> None:
         """Start the process, which then loads the network; it ends with the thread that starts it.
@@ -59,7 +74,7 @@ class Instance:
             InstanceError: it cannot be started.
         """
         manifest = launch.bundle.manifest
-        form = launch.batch, manifest.input.shape, [output.shape for output in manifest.outputs]
+        form = launch.most, manifest.input.shape, [output.shape for output in manifest.outputs]
         try:
             memory = make_memory(*form)
             try:
@@ -91,6 +106,7 @@ class Instance:
             _listed(launch.placement.cpus),
             _listed(launch.placement.nodes),
             launch.batch,
+            launch.most,
             channel,
             memory,
         )
@@ -122,7 +138,7 @@ class Instance:
             raise self._gone() from error
 
     def end(self) -> Optional[Exception]:
-        """Wait until the batch that was begun first is computed; why it could not be, None if it is.
+        """Wait until what was begun first is computed; why it could not be, None if it is.
 
         Raises:
             InstanceError: the process ended, or hangs.

@@ -2,8 +2,8 @@
 
     python -m quantkit.deployment.instance_process SETTINGS
 
-SETTINGS is a JSON object, see ``Settings``. Each message is JSON. The first that it sends tells how long a batch takes,
-or why the network cannot run; each later one answers a batch. It ends with its channel.
+SETTINGS is a JSON object, see ``Settings``. Each message is JSON. The first that it sends tells how long a full slot
+takes, or why the network cannot run; each later one answers for a slot. It ends with its channel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Settings:
         sha256: the bundle's hash; another one is refused.
         engine: the engine's name.
         cpus, nodes: the hardware threads and memory nodes to bind to; None: any.
-        batch: the most samples of a batch.
+        batch: the most samples that the network computes at once.
+        most: the most samples in a slot.
         channel, memory: descriptors of the channel and of the memory of the ``Slots``.
     """
 
@@ -43,6 +44,7 @@ class Settings:
     cpus: Optional[list[int]]
     nodes: Optional[list[int]]
     batch: int
+    most: int
     channel: int
     memory: int
 
@@ -66,7 +68,7 @@ def _serve(settings: Settings, channel: Connection) -> None:
 
     try:
         run = _opened(settings)
-        seconds = _warm(run, settings.batch)
+        seconds = _warm(run, settings)
     except QuantkitError as error:
         _send(channel, error=[type(error).__name__, str(error)])
         return
@@ -96,24 +98,26 @@ def _opened(settings: Settings) -> Run:
         raise BundleError(f"{settings.bundle} was replaced since it was loaded; load it again")
     network = open_network(bundle, settings.engine)
     shapes = [output.shape for output in bundle.manifest.outputs]
-    slots = Slots(settings.memory, settings.batch, bundle.manifest.input.shape, shapes)
+    slots = Slots(settings.memory, settings.most, bundle.manifest.input.shape, shapes)
 
     def run(slot: int, size: int) -> None:
-        for place, output in zip(slots.outputs[slot], network.run(slots.inputs[slot][:size])):
-            place[:size] = output
+        for start in range(0, size, settings.batch):
+            batch = slice(start, min(start + settings.batch, size))
+            for place, output in zip(slots.outputs[slot], network.run(slots.inputs[slot][batch])):
+                place[batch] = output
 
     return run
 
 
-def _warm(run: Run, batch: int) -> float:
-    """Run batches of all sizes that engines prepare a network for; seconds of the largest once it is prepared."""
+def _warm(run: Run, settings: Settings) -> float:
+    """Run batches of all sizes that engines prepare a network for; seconds of a full slot once it is prepared."""
     size = 1
-    while size < batch:
+    while size < settings.batch:
         run(0, size)
         size *= 2
-    run(0, batch)
+    run(0, settings.batch)
     begun = time.monotonic()
-    run(0, batch)
+    run(0, settings.most)
     return time.monotonic() - begun
 
 

@@ -139,10 +139,10 @@ class KeptInstance:
     def _taken(self, begun: Sequence[Piece], batches: int) -> Optional[list[Piece]]:
         """What to begin with now, if anything; None when there will be no more."""
         if not begun:
-            return self._queue.take(self._launch.batch, self._window, _LOOK_EVERY)
+            return self._queue.take(self._launch.batch, self._window, _LOOK_EVERY, self._launch.most)
         if batches == SLOTS or any(piece.lost for piece in begun):
             return []
-        return self._queue.take_ahead(self._launch.batch)
+        return self._queue.take_ahead(self._launch.batch, self._launch.most)
 
     def _begin(self, instance: Instance, slot: int, pieces: list[Piece]) -> None:
         place, room = 0, instance.slots.inputs[slot]

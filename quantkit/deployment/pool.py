@@ -56,15 +56,15 @@ class Pool:
         """
         self.engine, self.placements = engine, instances.placements()
         number, directory = len(self.placements), bundle.directory.absolute()
-        # Of each instance one batch that is computed, and one that is ready.
-        self._ahead = SLOTS * instances.batch * number
+        launches = [InstanceLaunch(bundle, directory, engine, each, instances.batch) for each in self.placements]
+        # Of each instance what is computed, and what is ready.
+        self._ahead = SLOTS * sum(launch.most for launch in launches)
         self._queue = RequestQueue(max(_WAITING, 4 * instances.batch) * number, number)
         self._entrance = ThreadPoolExecutor(_ENTERING, thread_name_prefix="quantkit requests")
         self._members: list[KeptInstance] = []
         self._finalizer = weakref.finalize(self, _close, os.getpid(), self._queue, self._entrance, self._members)
         try:
-            for placement in self.placements:
-                launch = InstanceLaunch(bundle, directory, engine, placement, instances.batch)
+            for launch in launches:
                 self._members.append(KeptInstance(launch, self._queue, instances.window))
             for member in self._members:
                 member.wait()

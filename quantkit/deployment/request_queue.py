@@ -142,7 +142,7 @@ class RequestQueue:
             if not request.future.done():
                 self._append(Piece(request, 0, size))
 
-    def take(self, most: int, window: float, patience: float) -> Optional[list[Piece]]:
+    def take(self, most: int, window: float, patience: float, longest: int = 0) -> Optional[list[Piece]]:
         """What an idle instance is to compute next: at most ``most`` samples; None when there will be no more.
 
         Idle instances share what waits, unless they wait for full batches.
@@ -151,6 +151,7 @@ class RequestQueue:
             most: samples.
             window: seconds to wait for as many, after the first.
             patience: seconds to wait for the first; the list is empty if there is none until then.
+            longest: the most samples where all are of one request, if that is more.
         """
         with self._lock:
             self._idle += 1
@@ -160,22 +161,24 @@ class RequestQueue:
                     self._arrived.wait_for(lambda: self._samples >= most or self._error is not None, window)
                 if self._error is not None:
                     return None
-                share = most if window else -(-self._samples // self._idle)
-                pieces = self._cut(min(most, share))
+                share = -(-self._samples // self._idle)
+                pieces = self._cut(most if window else min(most, share), min(longest, share))
                 # Whoever waits for a full batch may have been woken in another's place.
                 self._arrived.notify(self._samples)
                 return pieces
             finally:
                 self._idle -= 1
 
-    def take_ahead(self, most: int) -> list[Piece]:
+    def take_ahead(self, most: int, longest: int = 0) -> list[Piece]:
         """What an instance is to compute after its present batch: a whole batch that no idle one is there for.
 
-        Nothing that instances were lost with, of which each is computed with nothing else begun.
+        Nothing that instances were lost with, of which each is computed with nothing else begun. For ``longest``, see
+        ``take``; others are left as much.
         """
         with self._lock:
-            is_enough = self._samples >= most and not self._idle
-            return self._cut(most) if is_enough and not self._waiting[0].lost else []
+            if self._samples < most or self._idle or self._waiting[0].lost:
+                return []
+            return self._cut(most, min(longest, -(-self._samples // max(1, self._instances))))
 
     def put_back(self, pieces: Iterable[Piece], error: Optional[Exception] = None) -> None:
         """Hand out pieces again, as the first.
@@ -219,10 +222,10 @@ class RequestQueue:
         self._samples += piece.size
         self._arrived.notify(piece.size)
 
-    def _cut(self, most: int) -> list[Piece]:
-        """The first ``most`` samples; of requests that are no longer wanted none."""
+    def _cut(self, most: int, longest: int) -> list[Piece]:
+        """The first ``most`` samples, or ``longest`` of one request; of requests that are no longer wanted none."""
         pieces: list[Piece] = []
-        while self._waiting and most:
+        while self._waiting and most > 0:
             piece = self._waiting[0]
             if piece.lost and pieces and piece.request.begin():
                 break
@@ -230,7 +233,7 @@ class RequestQueue:
             self._samples -= piece.size
             if not piece.request.begin():
                 continue
-            stop = min(piece.stop, piece.start + most)
+            stop = min(piece.stop, piece.start + (most if pieces else max(most, longest)))
             if stop < piece.stop:
                 self._append(piece._replace(start=stop), first=True)
             pieces.append(piece._replace(stop=stop))

@@ -93,6 +93,25 @@ def test_only_full_batches_are_taken_ahead_and_only_what_nobody_is_idle_for() ->
     assert samples(idle.result(LIMIT)) == [3, 4, 5]
 
 
+def test_more_of_one_request_is_taken_at_once_than_of_several() -> None:
+    waiting = queue(request(0, 9), request(9, 2), request(11, 2))
+    assert samples(waiting.take(3, 0.0, LIMIT, longest=6)) == [0, 1, 2, 3, 4, 5]
+    assert samples(waiting.take(3, 0.0, LIMIT, longest=6)) == [6, 7, 8]
+    assert samples(waiting.take(3, 0.0, LIMIT, longest=6)) == [9, 10, 11]
+
+
+def test_a_request_is_shared_among_instances_even_so() -> None:
+    waiting = queue(instances=2)
+    idle = in_threads(lambda: waiting.take(1, 0.0, LIMIT, longest=6), 2)
+    while waiting._idle < 2:
+        time.sleep(0.001)
+    waiting.put(request(0, 8))
+    assert sorted(samples(each.result(LIMIT)) for each in idle) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    waiting.put(request(0, 10))
+    assert samples(waiting.take_ahead(1, longest=6)) == [0, 1, 2, 3, 4]
+    assert samples(waiting.take_ahead(1, longest=6)) == [5, 6, 7]
+
+
 def test_instances_that_wait_for_full_batches_do_not_share_them() -> None:
     waiting = queue(instances=2)
     idle = in_threads(lambda: waiting.take(4, LIMIT, LIMIT), 2)
