@@ -121,10 +121,10 @@ class InputReader:
             return self._records(samples)
         if hasattr(samples, "asnumpy"):
             samples = samples.asnumpy()
-        if isinstance(samples, (str, os.PathLike)) or (
-            isinstance(samples, np.ndarray) and samples.ndim == len(self.shape)
-        ):
+        if isinstance(samples, (str, os.PathLike)):
             return [samples]
+        if isinstance(samples, np.ndarray) and samples.ndim == len(self.shape):
+            return samples[None]
         if isinstance(samples, np.ndarray) and samples.ndim != len(self.shape) + 1:
             if isinstance(self.preparation, JoinedInputs):
                 raise DataError(f"the samples are one array of shape {samples.shape}; give {self._readable}")
