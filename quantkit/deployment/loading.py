@@ -20,6 +20,7 @@ def load(
     engine: Optional[str] = None,
     allow_random_weights: bool = False,
     instances: Union[Instances, str, int, None] = None,
+    threads: Optional[int] = None,
     reduced_decoding: bool = False,
 ) -> Predictor:
     """Load a bundle to predict with it.
@@ -31,13 +32,14 @@ def load(
         allow_random_weights: whether to load a network with random weights, whose predictions are meaningless.
         instances: processes that share the requests, each with some cores, or their placement, such as ``core``,
             ``node`` or a number; None: the network runs in this process.
+        threads: the cores of each of a number of instances; None: as many as possible.
         reduced_decoding: whether JPEG files that have at least four times the height and width that the preprocessing
             scales them to are decoded at a half, a quarter or an eighth of their size, which takes less time. What the
             network reads differs a little. ``detect``, ``segment`` and ``pose`` decode at full size.
 
     Raises:
         UserError: the directory is not a bundle, the bundle's weights are random, it lacks the ONNX file that the
-            engine needs, or there is no room for the instances.
+            engine needs, there is no room for the instances, or threads are given without a number of them.
         BundleError: a file of the bundle is missing or was changed.
         EngineError: the bundle's network cannot run here.
         EngineMissing: the engine is not installed.
@@ -48,8 +50,16 @@ def load(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"
         )
-    spread = instances if instances is None or isinstance(instances, Instances) else Instances(instances)
+    spread = _spread(instances, threads)
     return reading_whole(
         directory,
         lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread, reduced_decoding),
     )
+
+
+def _spread(instances: Union[Instances, str, int, None], threads: Optional[int]) -> Optional[Instances]:
+    if instances is not None and not isinstance(instances, Instances):
+        return Instances(instances, threads)
+    if threads is not None:
+        raise UserError("threads are of a number of instances; give instances=N, or Instances(N, threads=...)")
+    return instances

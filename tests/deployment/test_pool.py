@@ -273,6 +273,17 @@ def test_a_stream_does_not_go_on_in_a_fork(predictor: Predictor, inputs: np.ndar
     same(np.stack([*found, *rows]), expected)
 
 
+def test_threads_are_of_a_number_of_instances(directory: Path) -> None:
+    with load(directory, instances=1, threads=1) as predictor:
+        assert isinstance(predictor._runner, pool.Pool)
+        assert [placement.threads for placement in predictor._runner.placements] == [1]
+    for spread in (None, Instances(1)):
+        with pytest.raises(UserError, match="threads are of a number of instances; give instances=N, or Instances"):
+            load(directory, instances=spread, threads=1)
+    with pytest.raises(UserError, match="instances are 'core'; leave threads out"):
+        load(directory, instances="core", threads=1)
+
+
 @pytest.mark.parametrize(
     ("spread", "told"),
     [
