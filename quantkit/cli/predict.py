@@ -26,7 +26,7 @@ _SHOWN = 10
 @click.command(
     cls=Verb,
     examples=(
-        "quantkit predict resnet50_v1-int8 photos/ --top 3",
+        "quantkit predict resnet50_v1-int8 photos/ --top 3 --instances core",
         "quantkit predict ssd-int8 street.jpg --draw out",
         "quantkit predict fcn-int8 street.jpg --draw out --engine onnxruntime",
     ),
@@ -72,6 +72,11 @@ _SHOWN = 10
     type=click.Choice([*DEPLOYED, "auto"]),
     help="The engine.  [default: mxnet if it is installed, else another that is]",
 )
+@click.option(
+    "--instances",
+    metavar="N|POLICY",
+    help="Run the network in N processes, or in one on each core (core) or memory node (node).  [default: in this one]",
+)
 @force_option
 @output_options
 def predict(
@@ -84,6 +89,7 @@ def predict(
     max_overlap: Optional[float],
     top: int,
     engine: Optional[str],
+    instances: Optional[str],
     force: bool,
 ) -> None:
     """Run a bundle's network on images and show what it finds.
@@ -98,16 +104,17 @@ def predict(
 
     files = image_files(images)
     targets = None if draw is None else _targets(draw, files, force)
-    predictor = load(bundle, engine=engine, allow_random_weights=True)
-    warn_of_bundle(terminal, bundle, predictor.manifest.source.weights)
-    kind = kind_of(predictor, task)  # type: ignore[arg-type]
     shown: list[dict[str, Any]] = []
-    for number, each in enumerate(predictions(predictor, files, kind, least_score, top, draw is not None, max_overlap)):
-        shown.append({"file": str(each.file), "values": each.values})
-        if targets is not None and each.picture is not None:
-            shown[-1]["picture"] = str(targets[number])
-            with terminal.work.writing(targets[number]):
-                _write(targets[number], each.picture)
+    with load(bundle, engine=engine, allow_random_weights=True, instances=instances) as predictor:
+        warn_of_bundle(terminal, bundle, predictor.manifest.source.weights)
+        kind = kind_of(predictor, task)  # type: ignore[arg-type]
+        found = predictions(predictor, files, kind, least_score, top, draw is not None, max_overlap)
+        for number, each in enumerate(found):
+            shown.append({"file": str(each.file), "values": each.values})
+            if targets is not None and each.picture is not None:
+                shown[-1]["picture"] = str(targets[number])
+                with terminal.work.writing(targets[number]):
+                    _write(targets[number], each.picture)
     result = {"bundle": bundle, "engine": predictor.engine, "task": kind, "images": shown}
     terminal.show(result, *_texts(shown))
 

@@ -52,6 +52,15 @@ def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: P
     assert forced.exit_code == 0 and "a.png -> out/drawn/a.png\n  0.900 cat 0 0 3 6\n" in forced.stdout
 
 
+def test_predict_spreads_images_over_instances(run: Run, bundles: Path, voc: Path) -> None:
+    given = ("predict", bundles / "net", voc / "JPEGImages", "--json")
+    alone, spread = run(*given), run(*given, "--instances", "2")
+    assert spread.exit_code == 0, spread.stderr
+    assert json.loads(spread.stdout) == json.loads(alone.stdout)
+    refused = run(*given, "--instances", "everywhere")
+    assert refused.exit_code == 2 and "there is no placement 'everywhere'" in refused.stderr
+
+
 def test_predict_refuses_pictures_that_would_replace_others(run: Run, bundles: Path, voc: Path) -> None:
     images = voc / "JPEGImages"
     done = run("predict", bundles / "net", images, images / "a.png", "--draw", "out")
