@@ -25,10 +25,11 @@ Result = TypeVar("Result")
 
 
 class Reduced(NamedTuple):
-    """The pixels of an image, uint8 (height, width, 3), RGB, and the size that it has itself."""
+    """The pixels of an image, uint8 (height, width, 3), RGB, at a fraction of its own ``size``: 1, 2, 4 or 8."""
 
     pixels: np.ndarray[Any, Any]
     size: Size
+    fraction: int
 
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -173,11 +174,15 @@ def _reduced(image: Image, name: str, enough: Callable[[Size], Size]) -> Reduced
     from PIL.ExifTags import Base
 
     on_the_side = image.getexif().get(Base.Orientation) in _ON_THE_SIDE
-    size = (image.width, image.height) if on_the_side else (image.height, image.width)
-    height, width = enough(size)
-    # Pillow takes the width first, as it is stored; formats other than JPEG do nothing.
-    image.draft(None, (height, width) if on_the_side else (width, height))
-    return Reduced(_upright_rgb(image, name), size)
+    stored = image.height, image.width
+    height, width = enough(stored[::-1] if on_the_side else stored)
+    # Pillow takes the width first, as it is stored.
+    drafted = image.draft(None, (height, width) if on_the_side else (width, height))
+    pixels = _upright_rgb(image, name)
+    if drafted is None:
+        # Formats other than JPEG.
+        return Reduced(pixels, (pixels.shape[0], pixels.shape[1]), 1)
+    return Reduced(pixels, stored[::-1] if on_the_side else stored, round(stored[1] / drafted[1][2]))
 
 
 def _values(image: Image, name: str) -> np.ndarray[Any, Any]:

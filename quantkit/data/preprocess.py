@@ -9,7 +9,7 @@ from typing import Any, Literal, Optional, get_args
 
 import numpy as np
 
-from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
+from quantkit.data.decode import PIXELS_VARIABLE, Reduced, most_pixels
 from quantkit.data.resizing import Size, centre_offset, letterbox_size, short_side_size
 from quantkit.errors import DataError, SampleError, UserError
 from quantkit.kinds import number, whole_number
@@ -120,14 +120,12 @@ def apply(
     image: np.ndarray[Any, Any],
     where: str = "the image",
     input_shape: Optional[Sequence[int]] = None,
-    size: Optional[Size] = None,
 ) -> np.ndarray[Any, Any]:
     """The network's input for ``image``, uint8 of shape (height, width, 3), RGB: float32 of shape (3, height, width).
 
     Every step is applied whatever the size of the image. Scaling keeps the proportions (the long side
     is rounded down); scaling down averages over all the pixels that it covers. ``where``
-    names the image in errors; the result must have ``input_shape``, if given, which ``fit`` needs. Of an image that was
-    decoded at a fraction of its size, ``size`` is its own.
+    names the image in errors; the result must have ``input_shape``, if given, which ``fit`` needs.
 
     Raises:
         SampleError: it is smaller than the crop, becomes larger than an image may be when scaled (see ``decode``; thin
@@ -140,10 +138,18 @@ def apply(
             f"{where} is {image.dtype} of shape {image.shape}; "
             "give uint8 of shape (height, width, 3), RGB, or float32 that is preprocessed already"
         )
+    return apply_reduced(preprocess, _whole(image), where, input_shape)
+
+
+def apply_reduced(
+    preprocess: Preprocess, reduced: Reduced, where: str, input_shape: Optional[Sequence[int]]
+) -> np.ndarray[Any, Any]:
+    """The network's input for an image that was decoded at a fraction of its size: see ``apply``, ``needed_size``."""
+    image = reduced.pixels
     if preprocess.fit is not None:
-        image = _fitted(image, preprocess.fit, input_shape, size)
+        image = _fitted(reduced, preprocess.fit, input_shape)
     if preprocess.resize is not None:
-        image = scaled_to_short_side(image, preprocess.resize, where, size)
+        image = _to_short_side(reduced, preprocess.resize, where)
     if preprocess.crop is not None:
         image = _centre(image, preprocess.crop, where)
     if input_shape is not None:
@@ -223,13 +229,19 @@ def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, r
         raise SampleError(message, where)
 
 
-def scaled_to_short_side(
-    image: np.ndarray[Any, Any], side: int, where: str, size: Optional[Size] = None
-) -> np.ndarray[Any, Any]:
-    """``image``, or one of ``size`` that was decoded at a fraction of it, with a short side of ``side`` pixels."""
-    height, width = size or image.shape[:2]
+def scaled_to_short_side(image: np.ndarray[Any, Any], side: int, where: str) -> np.ndarray[Any, Any]:
+    """``image`` scaled so that its short side has ``side`` pixels."""
+    return _to_short_side(_whole(image), side, where)
+
+
+def _whole(image: np.ndarray[Any, Any]) -> Reduced:
+    return Reduced(image, (image.shape[0], image.shape[1]), 1)
+
+
+def _to_short_side(image: Reduced, side: int, where: str) -> np.ndarray[Any, Any]:
+    height, width = image.size
     if min(height, width) == side:
-        return image
+        return image.pixels
     rows, columns = short_side_size((height, width), side)
     if rows * columns > (most := most_pixels()):
         raise SampleError(
@@ -237,17 +249,15 @@ def scaled_to_short_side(
             f"pixels; leave it out, give a preprocessing that resizes to less, or set {PIXELS_VARIABLE}",
             where,
         )
-    return _resized(image, (rows, columns), (height, width))
+    return _resized(image, (rows, columns))
 
 
-def _resized(image: np.ndarray[Any, Any], to: Size, size: Size) -> np.ndarray[Any, Any]:
-    """An image that has ``size``, perhaps decoded at a fraction of it, scaled ``to`` another."""
+def _resized(image: Reduced, to: Size) -> np.ndarray[Any, Any]:
     from PIL import Image
 
-    fraction = round(size[1] / image.shape[1])
-    # The last row and column may be parts of pixels.
-    box = (0, 0, size[1] / fraction, size[0] / fraction)
-    return np.asarray(Image.fromarray(image).resize(to[::-1], Image.Resampling.BILINEAR, box))
+    # The last row and column of pixels may be parts of such.
+    box = (0, 0, image.size[1] / image.fraction, image.size[0] / image.fraction)
+    return np.asarray(Image.fromarray(image.pixels).resize(to[::-1], Image.Resampling.BILINEAR, box))
 
 
 def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
@@ -267,19 +277,16 @@ def _fitted_size(fit: Fit, size: Size, outer: Size) -> Size:
     return outer if fit == "stretch" else letterbox_size(size, outer)
 
 
-def _fitted(
-    image: np.ndarray[Any, Any], fit: Fit, input_shape: Optional[Sequence[int]], size: Optional[Size]
-) -> np.ndarray[Any, Any]:
-    """``image`` as large as the network's input; see ``scaled_to_short_side``."""
+def _fitted(image: Reduced, fit: Fit, input_shape: Optional[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """``image`` as large as the network's input."""
     if input_shape is None or len(input_shape) != _IMAGE_AXES:
         raise UserError(f"fit={fit!r} needs an input of shape (channels, height, width), not {input_shape}; give one")
-    outer, own = (input_shape[1], input_shape[2]), size or (image.shape[0], image.shape[1])
-    rows, columns = _fitted_size(fit, own, outer)
-    if (rows, columns) != own:
-        image = _resized(image, (rows, columns), own)
+    outer = (input_shape[1], input_shape[2])
+    rows, columns = _fitted_size(fit, image.size, outer)
+    fitted = image.pixels if (rows, columns) == image.size else _resized(image, (rows, columns))
     if (rows, columns) == outer:
-        return image
+        return fitted
     top, left = centre_offset((rows, columns), outer)
     boxed = np.zeros((*outer, 3), np.uint8)
-    boxed[top : top + rows, left : left + columns] = image
+    boxed[top : top + rows, left : left + columns] = fitted
     return boxed

@@ -18,7 +18,7 @@ from quantkit.data.decode import decode, decode_reduced
 from quantkit.data.joined_inputs import JoinedInputs, record_of
 from quantkit.data.prefetch import prefetched
 from quantkit.data.preparation import Preparation, network_input
-from quantkit.data.preprocess import Preprocess, apply, check_input, needed_size
+from quantkit.data.preprocess import Preprocess, apply_reduced, check_input, needed_size
 from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import DataError
@@ -112,8 +112,8 @@ class InputReader:
         return sample, network_input(self.preparation, sample.array, self.shape, sample.name)
 
     def _prepared_reduced(self, preprocess: Preprocess, file: str) -> tuple[NamedArray, np.ndarray]:
-        pixels, size = decode_reduced(Path(file), file, partial(needed_size, preprocess, self.shape))
-        return NamedArray(pixels, file), apply(preprocess, pixels, file, self.shape, size)
+        reduced = decode_reduced(Path(file), file, partial(needed_size, preprocess, self.shape))
+        return NamedArray(reduced.pixels, file), apply_reduced(preprocess, reduced, file, self.shape)
 
     def _listed(self, samples: Any) -> Iterable[Any]:
         """One sample or several as several."""

@@ -265,17 +265,23 @@ def test_jpeg_is_decoded_at_what_is_enough(enough: Size, size: Size, orientation
         asked.append(of)
         return enough
 
-    found, own = decode_reduced(BytesIO(file), "it", told)
+    found, own, fraction = decode_reduced(BytesIO(file), "it", told)
     assert asked == [own] == [(200, 300)]
     assert found.shape == (*size, 3)
+    assert fraction == 200 // size[0]
     expected = np.asarray(upright.resize((size[1], size[0]), Image.Resampling.BOX))
     assert np.abs(found.astype(int) - expected).mean() < 2
 
 
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "BMP"])
-def test_other_files_are_decoded_whole(kind: str) -> None:
-    found = decode_reduced(BytesIO(encoded(Image.fromarray(PIXELS), kind)), "it", lambda size: (1, 1))
-    assert found.pixels.shape == (*found.size, 3) == PIXELS.shape
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF", "GIF", "BMP"])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_other_files_are_decoded_whole(kind: str, orientation: int) -> None:
+    options = {"exif": oriented(orientation)} if kind in ("PNG", "WEBP", "TIFF") else {}
+    file = encoded(Image.fromarray(PIXELS), kind, **options)
+    found = decode_reduced(BytesIO(file), "it", lambda size: (1, 1))
+    np.testing.assert_array_equal(found.pixels, decode(BytesIO(file), "it"))
+    assert found.size == found.pixels.shape[:2]
+    assert found.fraction == 1
 
 
 def smooth(height: int, width: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from PIL import Image
 from quantkit.data.builtin import photographs
 from quantkit.data.decode import decode, decode_reduced
 from quantkit.data.preparation import network_input
-from quantkit.data.preprocess import Fit, Preprocess, apply, check_input, needed_size
+from quantkit.data.preprocess import Fit, Preprocess, apply, apply_reduced, check_input, needed_size
 from quantkit.errors import DataError, UserError
 
 Array = np.ndarray[Any, Any]
@@ -235,9 +235,21 @@ def test_an_image_decoded_at_a_fraction_is_nearly_the_same(short: int, preproces
         larger = picture.resize((round(picture.width * factor) + 1, round(picture.height * factor)))
         larger.save(file, "JPEG", quality=90)
         whole = apply(preprocess, decode(file, "it"), "it", (3, 224, 224))
-        pixels, size = decode_reduced(file, "it", partial(needed_size, preprocess, (3, 224, 224)))
-        assert size == larger.size[::-1]
-        assert len(pixels) <= size[0] // 2 + 1
-        difference = np.abs(apply(preprocess, pixels, "it", (3, 224, 224), size) - whole)
+        reduced = decode_reduced(file, "it", partial(needed_size, preprocess, (3, 224, 224)))
+        assert reduced.size == larger.size[::-1]
+        assert len(reduced.pixels) <= reduced.size[0] // 2 + 1
+        difference = np.abs(apply_reduced(preprocess, reduced, "it", (3, 224, 224)) - whole)
         assert difference.mean() < 1
         assert difference.max() < 16
+
+
+@pytest.mark.parametrize("size", [(17, 3584), (3584, 17), (97, 3584), (3584, 97), (16, 16), (57, 64)])
+@pytest.mark.parametrize("fit", ["letterbox", "stretch"])
+def test_thin_images_keep_their_place(size: tuple[int, int], fit: Fit) -> None:
+    preprocess, shape = Preprocess(fit=fit, scale=1), (3, 8, 8) if max(size) < 100 else (3, 224, 224)
+    file = BytesIO()
+    Image.fromarray(smooth(*size)).save(file, "JPEG", quality=95)
+    reduced = decode_reduced(file, "it", partial(needed_size, preprocess, shape))
+    whole = apply(preprocess, decode(file, "it"), "it", shape)
+    difference = np.abs(apply_reduced(preprocess, reduced, "it", shape) - whole)
+    assert difference.mean() < 2

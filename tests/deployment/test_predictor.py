@@ -17,7 +17,7 @@ from PIL import Image
 from quantkit.backends.mxnet import support
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import Bundle, read_bundle
-from quantkit.data.preprocess import apply
+from quantkit.data.preprocess import apply, apply_reduced
 from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
@@ -116,10 +116,10 @@ def test_large_jpeg_files_may_be_decoded_at_a_fraction(
     sizes: list[int] = []
 
     def recorded(*given: Any) -> np.ndarray:
-        sizes.append(given[1].shape[0])
-        return apply(*given)
+        sizes.append(len(given[1].pixels))
+        return apply_reduced(*given)
 
-    monkeypatch.setattr("quantkit.deployment.inputs.apply", recorded)
+    monkeypatch.setattr("quantkit.deployment.inputs.apply_reduced", recorded)
     whole, reduced = predictor.predict(files), load(directory, reduced_decoding=True).predict(files)
     assert min(sizes) == picture.height
     assert max(sizes) < 8 * picture.height

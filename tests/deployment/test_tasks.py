@@ -65,6 +65,14 @@ def test_overlaps_that_the_network_leaves_are_bounded_as_asked(engine: None, tmp
         assert len(seen.values) == number
 
 
+def test_maps_are_those_of_whole_images(engine: None, tmp_path: Path) -> None:
+    fit = Preprocess(fit="letterbox")
+    folder = bundle(colour_segmenter(24), (3, 24, 24), fit, ("nothing", "red", "green"), tmp_path / "net")
+    Image.fromarray(coloured(160, 240)).save(tmp_path / "large.jpg", quality=95)
+    (found,) = load(folder, reduced_decoding=True).segment([tmp_path / "large.jpg"])
+    assert found.shape == (160, 240)
+
+
 @pytest.mark.parametrize("bound", [-0.1, 1.1, float("nan"), "0.5", True])
 def test_what_is_no_overlap_is_refused(detector: Predictor, bound: Any) -> None:
     with pytest.raises(UserError, match="give an intersection over union from 0 to 1"):
