@@ -31,7 +31,7 @@ _LEAST_PATIENCE = 30.0
 _LOADING_PATIENCE = 600.0
 
 # Handing over and answering take longer than small networks: so many samples of one request go at once, or as many as
-# fit into so many bytes.
+# fit into so many bytes with their outputs.
 _TOGETHER = 16
 _ROOM = 16 * MEBIBYTE
 
@@ -60,8 +60,9 @@ class InstanceLaunch:
     @property
     def most(self) -> int:
         """The most samples of a request that it is handed at once, and computes batch by batch."""
-        size = prod(self.bundle.manifest.input.shape) * np.dtype(np.float32).itemsize
-        return max(self.batch, min(_TOGETHER, _ROOM // size))
+        manifest = self.bundle.manifest
+        values = prod(manifest.input.shape) + sum(prod(output.shape) for output in manifest.outputs)
+        return max(self.batch, min(_TOGETHER, _ROOM // (values * np.dtype(np.float32).itemsize)))
 
 
 class Instance:

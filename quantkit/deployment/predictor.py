@@ -141,8 +141,8 @@ class Predictor:
         """The network's (first) output for one image after the other.
 
         Args:
-            images: as for ``predict``, of any number. They are read in batches of 16, some of them ahead; instances
-                have two of their own batches each.
+            images: as for ``predict``, of any number. They are read in batches of 16, some of them ahead; each
+                instance has up to two such.
             timeout: seconds for all of them, from the first on.
 
         Raises:

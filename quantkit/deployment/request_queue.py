@@ -162,7 +162,7 @@ class RequestQueue:
                 if self._error is not None:
                     return None
                 share = -(-self._samples // self._idle)
-                pieces = self._cut(most if window else min(most, share), min(longest, share))
+                pieces = self._cut(most if window else min(most, share), longest)
                 # Whoever waits for a full batch may have been woken in another's place.
                 self._arrived.notify(self._samples)
                 return pieces
@@ -173,12 +173,12 @@ class RequestQueue:
         """What an instance is to compute after its present batch: a whole batch that no idle one is there for.
 
         Nothing that instances were lost with, of which each is computed with nothing else begun. For ``longest``, see
-        ``take``; others are left as much.
+        ``take``.
         """
         with self._lock:
             if self._samples < most or self._idle or self._waiting[0].lost:
                 return []
-            return self._cut(most, min(longest, -(-self._samples // max(1, self._instances))))
+            return self._cut(most, longest)
 
     def put_back(self, pieces: Iterable[Piece], error: Optional[Exception] = None) -> None:
         """Hand out pieces again, as the first.
@@ -233,7 +233,9 @@ class RequestQueue:
             self._samples -= piece.size
             if not piece.request.begin():
                 continue
-            stop = min(piece.stop, piece.start + (most if pieces else max(most, longest)))
+            # Of a long request the others are left their share, be they idle or not.
+            share = -(-len(piece.request.data) // max(1, self._instances))
+            stop = min(piece.stop, piece.start + (most if pieces else max(most, min(longest, share))))
             if stop < piece.stop:
                 self._append(piece._replace(start=stop), first=True)
             pieces.append(piece._replace(stop=stop))

@@ -61,7 +61,6 @@ class Turns:
         """Take over a network that is loaded."""
         self._network, self._lock = network, Lock()
         self.engine = network.engine
-        self.step = None if network.step is None else partial(self._step, network.step)
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``Runner``; a run that has begun is not interrupted."""
@@ -73,6 +72,12 @@ class Turns:
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
         return await asyncio.to_thread(list, self.outputs(batches, deadline))
+
+    @property
+    def step(self) -> Optional[Step]:
+        """See ``Runner``."""
+        step = self._network.step
+        return None if step is None else partial(self._step, step)
 
     def _step(self, step: Step, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
         with self._turn(None):

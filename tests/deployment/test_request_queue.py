@@ -109,7 +109,7 @@ def test_a_request_is_shared_among_instances_even_so() -> None:
     assert sorted(samples(each.result(LIMIT)) for each in idle) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     waiting.put(request(0, 10))
     assert samples(waiting.take_ahead(1, longest=6)) == [0, 1, 2, 3, 4]
-    assert samples(waiting.take_ahead(1, longest=6)) == [5, 6, 7]
+    assert samples(waiting.take(1, 0.0, LIMIT, longest=6)) == [5, 6, 7, 8, 9]
 
 
 def test_instances_that_wait_for_full_batches_do_not_share_them() -> None:

@@ -82,7 +82,7 @@ class MxnetSession(Session):
         with engine_calls("run the network"):
             bound = self._bound_to(shapes)
             for array, value in zip(bound.inputs, values):
-                # What ``array[:] = value`` ends with, after it has looked at the index for longer than a layer takes.
+                # The copy that ``array[:] = value`` makes, whose handling of the index takes longer than a layer.
                 array._sync_copyfrom(_filled(value, array.shape))
             try:
                 outputs = values_of(bound.executor.forward(is_train=False))
