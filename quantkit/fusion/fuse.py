@@ -15,6 +15,7 @@ from quantkit.fusion.rules.dense_of_one_pixel import DENSE_OF_ONE_PIXEL
 from quantkit.fusion.rules.dense_rows import ACTIVATION_OVER_ROWS, DROP_ROWS_AGAIN, READ_AS_ROWS
 from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
 from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
+from quantkit.fusion.rules.pool_before_concat import POOL_BEFORE_CONCAT
 from quantkit.fusion.rules.recurrent import DROP_DOUBLE_SWAP, RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
 from quantkit.fusion.rules.recurrent_cells import RECURRENT_CELLS
 from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
@@ -31,6 +32,7 @@ from quantkit.ir.operators import flag
 # In this order: a layer takes in its batch normalization, then a sum, then an activation.
 RULES: tuple[Rule, ...] = (
     DROP_IDENTITY,
+    POOL_BEFORE_CONCAT,
     RECURRENT_CELLS,
     DROP_SPLIT_AND_STACK,
     FOLD_BATCH_NORM,
@@ -57,8 +59,9 @@ RULES: tuple[Rule, ...] = (
 class Fused:
     """A fused network, the original network, and what each rule applied or rejected.
 
-    Node names of ``graph`` are names of the original's tensors, so calibration ranges and reports
-    use names that the user knows. ``shapes`` are those of the original's tensors for a batch of 1.
+    Node names of ``graph`` are names of the original's tensors, so calibration ranges and reports use names that the
+    user knows, but for those of operators that rules put before such. ``shapes`` are those of the original's tensors
+    for a batch of 1.
     """
 
     original: Graph

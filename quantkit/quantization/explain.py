@@ -11,7 +11,7 @@ from quantkit.ir.graph import Graph
 from quantkit.ir.recurrent_layer import REPORTED_NAMES
 from quantkit.quantization.plan import Decision, QuantizationPlan
 
-_MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten"})
+_MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten", "Concat"})
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,9 @@ def _of_parameters(graph: Graph) -> set[str]:
 
 
 def _computing(decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """Of the operators that stand for one, those that compute: recurrent layers, or the first that moves no values."""
+    """Of the operators that stand for one, those that compute: recurrent layers, or one that moves no values.
+
+    That is the first that stays FP32, if one does.
+    """
     recurrent = [each for each in decisions if each.operator in REPORTED_NAMES.values()]
-    return recurrent or sorted(decisions, key=lambda each: each.operator in _MOVES)[:1]
+    return recurrent or sorted(decisions, key=lambda each: (each.operator in _MOVES, each.is_int8))[:1]

@@ -43,7 +43,7 @@ def _keeps_pixels(convolution: Node) -> bool:
 
 
 def pooling_obstacle(node: Node, shape: tuple[int, ...]) -> Optional[str]:
-    """Of a pooling; ``shape`` is that of its result."""
+    """Of a pooling; ``shape`` is that of its result, of a maximum its input's will do."""
     kind, layout = node.attrs.get("pool_type", "max"), node.attrs.get("layout", "None")
     if kind not in ("max", "avg"):
         return "this kind of pooling has no INT8 kernel"

@@ -218,7 +218,15 @@ def _vanishes(values: Range) -> bool:
 
 
 def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
-    return pooling_obstacle(node, state.fused.shapes[node.output]) or _follow(state, node)
+    return pooling_obstacle(node, _shape_of_pooled(state, node)) or _follow(state, node)
+
+
+def _shape_of_pooled(state: _Planning, node: Node) -> tuple[int, ...]:
+    """The shape of its result; of a maximum that fusion has made, of which the axes matter alone, that of an input."""
+    tensor, shapes = node.output, state.fused.shapes
+    while tensor not in shapes and (pooling := state.graph.producer(tensor)) is not None:
+        tensor = pooling.inputs[0]
+    return shapes[tensor]
 
 
 def _decide_flatten(state: _Planning, node: Node) -> Optional[str]:
@@ -262,13 +270,24 @@ def _share_concat_scales(state: _Planning, decisions: Mapping[str, Decision]) ->
             continue
         whole = state.tensors[node.output]
         for tensor in node.inputs:
-            producer = fused_layer_of(state.graph.producer(tensor))
+            unpooled = _unpooled(state, tensor)
+            producer = fused_layer_of(state.graph.producer(unpooled[-1]))
             # A clip is done by saturation at the tensor's own range, so that must stay.
             if producer is None or not producer.is_convolution or producer.activation_kind == "relu6":
                 continue
             same_type = state.tensors[tensor].dtype == whole.dtype
-            if same_type and state.graph.sole_consumer(tensor) is node:
-                state.tensors[tensor] = whole
+            if same_type and all(map(state.graph.sole_consumer, unpooled)):
+                state.tensors.update(dict.fromkeys(unpooled, whole))
+
+
+def _unpooled(state: _Planning, tensor: Tensor) -> list[Tensor]:
+    """A tensor, and what it was before maxima were taken: rounding before or after a maximum gives the same."""
+    found = [tensor]
+    while (node := state.graph.producer(found[-1])) is not None and node.op == "Pooling":
+        if node.output not in state.native or node.attrs.get("pool_type", "max") != "max":
+            break
+        found.append(node.inputs[0])
+    return found
 
 
 def _decide_addition(state: _Planning, node: Node) -> Optional[str]:

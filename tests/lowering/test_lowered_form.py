@@ -75,10 +75,12 @@ quantized_left = _sg_mkldnn_conv(data_int8, conv0_weight, conv0_bias, data_int8[
 [Convolution(data, weight, bias)] [Activation(conv0)] with_act quantized of conv0 left
 quantized_conv1 = _sg_mkldnn_conv(data_int8, conv1_weight, data_int8[1], data_int8[2]) \
 [Convolution(data, weight)] quantized of conv1
-quantized_concat = _contrib_quantized_concat(quantized_left, quantized_conv1, quantized_left[1], quantized_left[2], \
-quantized_conv1[1], quantized_conv1[2]) dim=1 num_args=2 of concat
-quantized_pool = _contrib_quantized_pooling(quantized_concat, quantized_concat[1], quantized_concat[2]) \
+quantized_pool_part0 = _contrib_quantized_pooling(quantized_left, quantized_left[1], quantized_left[2]) \
 kernel=(1, 1) global_pool=True pool_type=max of pool
+quantized_pool_part1 = _contrib_quantized_pooling(quantized_conv1, quantized_conv1[1], quantized_conv1[2]) \
+kernel=(1, 1) global_pool=True pool_type=max of pool
+quantized_pool = _contrib_quantized_concat(quantized_pool_part0, quantized_pool_part1, quantized_pool_part0[1], \
+quantized_pool_part0[2], quantized_pool_part1[1], quantized_pool_part1[2]) dim=1 num_args=2 of concat
 quantized_flatten = _contrib_quantized_flatten(quantized_pool, quantized_pool[1], quantized_pool[2]) of flatten
 quantized_hidden_clip = _sg_mkldnn_fully_connected(quantized_flatten, hidden_clip_weight_int8, quantized_flatten[1], \
 quantized_flatten[2], hidden_clip_weight_low, hidden_clip_weight_high) [FullyConnected(data, weight)] quantized \

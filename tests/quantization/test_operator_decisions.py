@@ -139,6 +139,31 @@ def test_inputs_of_a_concatenation_round_to_its_scale_where_they_can(
         assert plan.tensors[Tensor(name)] == (joint if shares else alone)
 
 
+def test_what_is_pooled_before_a_concatenation_rounds_to_its_scale() -> None:
+    b = Fuser()
+    first, second, third = (b.rectified(name) for name in ("relu1", "relu2", "relu3"))
+    smooth = b.op("sin", "sin", DATA)
+    most, mean, other, floats = (
+        b.op("Pooling", name, tensor, kernel=(2, 2), pool_type=kind)
+        for name, tensor, kind in (
+            ("most", first, "max"),
+            ("mean", second, "avg"),
+            ("other", third, "max"),
+            ("floats", smooth, "max"),
+        )
+    )
+    both = b.op("Concat", "both", most, mean, other, floats, num_args=4, dim=1)
+    b.layer("reader", third)
+    ranges = {"relu1": Range(0.0, 2.0), "relu2": Range(0.0, 3.0), "relu3": Range(0.0, 4.0), "floats": Range(0.0, 7.0)}
+    plan = planned(whole(b.graph(both, Tensor("reader"))), **ranges)
+    joint = TensorQuantization(Range(0.0, 7.0), "uint8")
+    assert plan.tensors[both] == plan.tensors[most] == plan.tensors[first] == joint
+    # A mean is finer than its input's levels, and the third has another reader.
+    assert plan.tensors[mean] == plan.tensors[second] == TensorQuantization(Range(0.0, 3.0), "uint8")
+    assert plan.tensors[other] == plan.tensors[third] == TensorQuantization(Range(0.0, 4.0), "uint8")
+    assert reason(plan, "floats") == "its input is FP32"
+
+
 def test_an_input_that_others_read_keeps_its_scale() -> None:
     b, both = concatenated("relu1", "relu2")
     b.layer("reader", Tensor("relu1"))
