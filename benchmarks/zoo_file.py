@@ -16,6 +16,7 @@ from command_line import host_facts, write_page, write_results
 from zoo_page import page
 from zoo_rows import Row
 
+from quantkit.backends.mxnet.zoo import zoo_names
 from quantkit.errors import UserError
 from quantkit.files.files import locked
 from quantkit.models.catalogue import catalogue
@@ -61,7 +62,8 @@ def changing(out: Path) -> Iterator[dict[str, Cells]]:
     with _alone(out):
         rows = known_rows(file_of(out))
         yield rows
-        write_results(out, _COMMAND, host_facts(), {"rows": _ordered(rows.values())}, page)
+        figures = {"names": len(zoo_names()), "rows": _ordered(rows.values())}
+        write_results(out, _COMMAND, host_facts(), figures, page)
 
 
 def mend_page(out: Path) -> None:

@@ -43,8 +43,10 @@ def page(document: Document) -> str:
     covered = sum(_share(row["coverage"]) >= _COVERED for row in quantized)
     measured = [row for row in rows if not row["quantized_as"]]
     others = [row for row in measured if troubles(row) or not row["coverage"] or _share(row["coverage"]) < _COVERED]
+    missing = document.get("names", 0) - len(rows)
     saturated = any(row["host"].get("vnni") == "no" for row in measured)
     lines = [
+        *([f"Not measured yet: {counted(missing, 'name')} of GluonCV's zoo.", ""] if missing > 0 else []),
         f"`{document['command']}`. Measured on",
         "",
         *(f"- {each}: {counted(count, 'network')}" for each, count in Counter(map(origin, measured)).most_common()),

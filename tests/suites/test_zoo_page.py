@@ -52,6 +52,14 @@ def test_networks_and_reasons_are_counted() -> None:
     assert lines(*rows)[-2:] == ["| no kernel | 2 | 4 |", "| too wide | 1 | 1 |"]
 
 
+@pytest.mark.parametrize(("names", "told"), [(332, True), (1, False)])
+def test_names_that_are_not_measured_yet_are_counted(names: int, told: bool) -> None:
+    from zoo_page import page
+
+    document = {"command": "python x", "host": {}, "names": names, "rows": [quantized()]}
+    assert ("Not measured yet: 331 names of GluonCV's zoo." in page(document)) == told
+
+
 def test_a_network_that_dies_in_an_engine_quantizes_all_the_same() -> None:
     died = quantized(problem="the process ended with -6: abort", engines={})
     assert counts(died).startswith("1 of 1 names quantize, 1 of them with at least 97 %")
