@@ -86,7 +86,7 @@ def qdq_network(
             cell = batch_first_cell(node.name, lowering.recurrent[ended.node.name], node.origin)
             lowering.add(cell, lowering.shapes[node.output])
         elif not network.is_int8(node):
-            lowering.write_out(node, node.inputs)
+            lowering.write_out(node, lowering.read_in_fp32(node))
         elif node.op == "Concat" and _is_rectified(graph, node):
             _write_rounded_parts(lowering, node)
         elif fused_layer_of(node) is None:
@@ -101,8 +101,9 @@ def qdq_network(
 class _Lowering:
     """The nodes written so far.
 
-    ``in_integers`` has the rounded form of tensors that are computed in FP32, and ``recurrent``, by recurrent layers,
-    the operator that computes each, steps first.
+    ``in_integers`` has the rounded form of tensors that are computed in FP32, ``of_rounded`` the tensors with the same
+    values that ReLUs read in place of rounded concatenations, and ``recurrent``, by recurrent layers, the operator that
+    computes each, steps first.
     """
 
     network: QuantizedGraph
@@ -112,6 +113,7 @@ class _Lowering:
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
+    of_rounded: dict[Tensor, Tensor] = field(default_factory=dict)
     recurrent: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -135,6 +137,11 @@ class _Lowering:
         self.params[name] = value
         self.shapes[Tensor(name)] = value.shape
         return Tensor(name)
+
+    def read_in_fp32(self, node: Node) -> tuple[Tensor, ...]:
+        """What an operator reads that runs in FP32."""
+        rectifies = activation_kind(node) == "relu"
+        return tuple(self.of_rounded.get(tensor, tensor) for tensor in node.inputs) if rectifies else node.inputs
 
     def rounded(self, tensor: Tensor) -> Tensor:
         """The tensor after rounding to the integers of the plan."""
@@ -217,19 +224,17 @@ def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm,
 
 
 def _is_rectified(graph: Graph, node: Node) -> bool:
-    """Whether nothing but ReLUs read a result."""
-    readers = graph.consumers.get(node.output, ())
-    rectified = bool(readers) and all(activation_kind(reader) == "relu" for reader in readers)
-    return rectified and node.output not in graph.outputs
+    """Whether a ReLU reads a result."""
+    return any(activation_kind(reader) == "relu" for reader in graph.consumers.get(node.output, ()))
 
 
 def _write_rounded_parts(lowering: _Lowering, node: Node) -> None:
     """A concatenation whose parts are rounded to its integers one by one, which gives the same values.
 
     OpenVINO 2026.4 ends the process that loads a concatenation which is rounded itself, with negative values, and
-    whose rectified values are rounded once more.
+    whose rectified values are rounded once more. Readers other than ReLUs read it rounded, which marks their integers.
     """
-    form = lowering.network.form(node.output)
+    form, graph = lowering.network.form(node.output), lowering.graph
     parts = []
     for place, tensor in enumerate(node.inputs):
         part = lowering.rounded(tensor)
@@ -237,7 +242,13 @@ def _write_rounded_parts(lowering: _Lowering, node: Node) -> None:
             name = lowering.names.take(f"{node.name}_part{place}")
             part = lowering.round(part, tensor_params(form), name, lowering.names.take(f"{name}_dequantized"))
         parts.append(part)
-    lowering.add(replace(node, inputs=tuple(parts)), lowering.shapes[node.output])
+    others = [each for each in graph.consumers.get(node.output, ()) if activation_kind(each) != "relu"]
+    read = bool(others) or node.output in graph.outputs
+    joined = lowering.names.take(f"{node.name}_unrounded") if read else node.name
+    whole = lowering.add(replace(node, name=joined, inputs=tuple(parts)), lowering.shapes[node.output])
+    if read:
+        lowering.of_rounded[node.output] = whole
+        lowering.round(whole, tensor_params(form), node.name, node.name)
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:

@@ -45,6 +45,8 @@ class OnnxFile:
     def rounding(self, tensor: str) -> Rounding:
         """How a tensor of the fused network is rounded; one end of the rounding has its name, see ``lowering.qdq``.
 
+        A concatenation of rounded parts is rounded already.
+
         Raises:
             ModelError: the file does not round it.
         """
@@ -52,6 +54,8 @@ class OnnxFile:
         stored = self._source(producer, DEQUANTIZE)
         if stored is not None and stored.op_type == QUANTIZE:
             return Rounding(stored.input[0], tensor)
+        if producer is not None and producer.op_type == "Concat" and self._joins_rounded(producer):
+            return Rounding(tensor, tensor)
         quantized = {node.output[0] for node in self.model.graph.node if _reads(node, QUANTIZE, tensor)}
         for node in self.model.graph.node:
             if node.op_type == DEQUANTIZE and node.input[0] in quantized:
@@ -60,6 +64,10 @@ class OnnxFile:
             f"the ONNX file does not round the tensor {tensor!r}, which is INT8 in MXNet's network: it was not written "
             "by this version of quantkit, or for another network; export it again"
         )
+
+    def _joins_rounded(self, concat: NodeProto) -> bool:
+        parts = [self._producers.get(name) for name in concat.input]
+        return all(part is not None and part.op_type == DEQUANTIZE for part in parts)
 
     def _source(self, node: Optional[NodeProto], op: str) -> Optional[NodeProto]:
         """The node that computes the first input of ``node``, if ``node`` is an ``op``."""
