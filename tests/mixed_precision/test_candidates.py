@@ -84,6 +84,6 @@ def test_with_both_ends_in_fp32_a_tensor_is_never_rounded(network: tuple[Graph, 
 def test_the_groups_of_a_fire_module() -> None:
     fused, plan = planned(fire(), images(6))
     found = {candidate.name: candidate.layers for candidate in candidates(QuantizedGraph(fused.graph, plan))}
-    assert found["branches joined by both"] == {"left_relu", "right_relu"}
+    assert found["branches joined by max"] == {"left_relu", "right_relu"}
     assert found["squeeze_relu and what reads it"] == {"squeeze_relu", "left_relu", "right_relu"}
     assert found["left_relu and what reads it"] == {"left_relu", "right_relu", "last_relu"}

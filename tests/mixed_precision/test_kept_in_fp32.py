@@ -61,12 +61,13 @@ def test_every_layer_kept_brings_the_output_nearer_in_the_end() -> None:
 
 def test_what_has_no_weights_goes_along_where_all_it_reads_is_fp32() -> None:
     fused, plan = planned(fire(), DATA)
-    assert plan.decisions["both"].precision == plan.decisions["max"].precision == "int8"
+    parts = ("max_part0", "max_part1")
+    assert {plan.decisions[name].precision for name in (*parts, "max")} == {"int8"}
     one = kept_in_fp32(QuantizedGraph(fused.graph, plan), ["left_relu"]).plan.decisions
     two = kept_in_fp32(QuantizedGraph(fused.graph, plan), ["left_relu", "right_relu"]).plan.decisions
-    assert one["both"].precision == one["max"].precision == "int8"
-    assert two["both"].precision == two["max"].precision == "fp32"
-    assert two["max"].reason == "all that it reads is FP32"
+    assert [one[name].precision for name in (*parts, "max")] == ["fp32", "int8", "int8"]
+    assert {two[name].precision for name in (*parts, "max")} == {"fp32"}
+    assert {two[name].reason for name in (*parts, "max")} == {"all that it reads is FP32"}
     assert two["last_relu"].precision == "int8"
 
 

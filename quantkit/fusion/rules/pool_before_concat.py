@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quantkit.fusion.rewriting.draft import Draft
-from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes, why_not_fusible
+from quantkit.fusion.rewriting.rule import Match, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import flag, integer, integers
 
@@ -26,8 +26,9 @@ def _pooled_first(draft: Draft, node: Node, shapes: Shapes) -> Match:
         return None
     if node.attrs.get("layout", "None") not in _LAYOUTS or any(each.node in draft.params for each in concat.inputs):
         return None
-    if reason := why_not_fusible(draft, concat.output):
-        return Rejection(NAME, node.name, reason)
+    # What others read has to be joined as it is.
+    if why_not_fusible(draft, concat.output):
+        return None
     parts = tuple(
         replace(node, name=draft.free_name(f"{node.name}_part{index}"), inputs=(tensor,))
         for index, tensor in enumerate(concat.inputs)
