@@ -45,7 +45,7 @@ class OnnxFile:
     def rounding(self, tensor: str) -> Rounding:
         """How a tensor of the fused network is rounded; one end of the rounding has its name, see ``lowering.qdq``.
 
-        A concatenation of rounded parts is rounded already.
+        A concatenation of rounded parts that nothing rounds is rounded already.
 
         Raises:
             ModelError: the file does not round it.
@@ -54,12 +54,12 @@ class OnnxFile:
         stored = self._source(producer, DEQUANTIZE)
         if stored is not None and stored.op_type == QUANTIZE:
             return Rounding(stored.input[0], tensor)
-        if producer is not None and producer.op_type == "Concat" and self._joins_rounded(producer):
-            return Rounding(tensor, tensor)
         quantized = {node.output[0] for node in self.model.graph.node if _reads(node, QUANTIZE, tensor)}
         for node in self.model.graph.node:
             if node.op_type == DEQUANTIZE and node.input[0] in quantized:
                 return Rounding(tensor, node.output[0])
+        if producer is not None and producer.op_type == "Concat" and self._joins_rounded(producer):
+            return Rounding(tensor, tensor)
         raise ModelError(
             f"the ONNX file does not round the tensor {tensor!r}, which is INT8 in MXNet's network: it was not written "
             "by this version of quantkit, or for another network; export it again"

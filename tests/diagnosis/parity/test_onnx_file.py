@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from quantkit.backends.registry import REFERENCE
-from quantkit.diagnosis.parity.onnx_file import OnnxFile, parse
+from quantkit.diagnosis.parity.onnx_file import OnnxFile, Rounding, parse
 from quantkit.errors import ModelError
 from tests.backends.networks import int8_file, quantized
-from tests.networks import images, residual_v1
+from tests.lowering.networks import quantized as quantized_there
+from tests.networks import fire, images, residual_v1
 from tests.requirements import requires
 
 requires("onnx")
@@ -19,6 +20,16 @@ open_reference = REFERENCE.backend().open_session
 @pytest.fixture(scope="module")
 def file() -> OnnxFile:
     return parse(int8_file(quantized(residual_v1(), images(4), "dense")))
+
+
+def test_a_concatenation_of_rounded_parts_is_rounded_unless_a_reader_rounds_it() -> None:
+    rectified = parse(int8_file(quantized_there("rectified concatenation", "none")))
+    assert rectified.rounding("concat") == Rounding("concat", "concat")
+    twice = parse(int8_file(quantized_there("concatenation read twice", "none")))
+    assert twice.rounding("concat") == Rounding("concat_unrounded", "concat")
+    # In FP32 it joins the same parts, and the convolution behind it rounds the whole.
+    left = parse(int8_file(quantized(fire(), images(4), "both")))
+    assert left.rounding("max") == Rounding("max", "max_dequantized")
 
 
 def test_where_tensors_are_rounded(file: OnnxFile) -> None:
