@@ -133,35 +133,52 @@ def apply(
         DataError: it is not such an image.
         UserError: the preprocessing has a ``fit``, and no ``input_shape`` is given.
     """
+    return normalized(preprocess, input_pixels(preprocess, whole(image, where), where, input_shape))
+
+
+def whole(image: np.ndarray[Any, Any], where: str) -> Reduced:
+    """An image at its full size; ``where`` names it in errors.
+
+    Raises:
+        DataError: it is not uint8 of shape (height, width, 3).
+    """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
         raise DataError(
             f"{where} is {image.dtype} of shape {image.shape}; "
             "give uint8 of shape (height, width, 3), RGB, or float32 that is preprocessed already"
         )
-    return apply_reduced(preprocess, _whole(image), where, input_shape)
+    return Reduced(image, (image.shape[0], image.shape[1]), 1)
 
 
-def apply_reduced(
-    preprocess: Preprocess, reduced: Reduced, where: str, input_shape: Optional[Sequence[int]]
+def input_pixels(
+    preprocess: Preprocess, image: Reduced, where: str, input_shape: Optional[Sequence[int]]
 ) -> np.ndarray[Any, Any]:
-    """The network's input for an image that was decoded at a fraction of its size: see ``apply``, ``needed_size``."""
-    image = reduced.pixels
+    """The pixels that a network reads of an image, uint8 of shape (3, height, width), before ``normalized``.
+
+    For ``where``, ``input_shape`` and the errors see ``apply``.
+    """
+    pixels = image.pixels
     if preprocess.fit is not None:
-        image = _fitted(reduced, preprocess.fit, input_shape)
+        pixels = _fitted(image, preprocess.fit, input_shape)
     if preprocess.resize is not None:
-        image = _to_short_side(reduced, preprocess.resize, where)
+        pixels = _to_short_side(image, preprocess.resize, where)
     if preprocess.crop is not None:
-        image = _centre(image, preprocess.crop, where)
+        pixels = _centre(pixels, preprocess.crop, where)
     if input_shape is not None:
         # Checked before each value takes four bytes.
-        _check_shape((3, *image.shape[:2]), input_shape, f"{where}, preprocessed,", _OF_PREPROCESSING)
+        _check_shape((3, *pixels.shape[:2]), input_shape, f"{where}, preprocessed,", _OF_PREPROCESSING)
     if preprocess.rotate180:
-        image = image[::-1, ::-1]
-    pixels = image.transpose(2, 0, 1).astype(np.float32, order="C")
-    pixels /= np.float32(preprocess.scale)
-    pixels -= np.array(preprocess.mean, np.float32)[:, None, None]
-    pixels /= np.array(preprocess.std, np.float32)[:, None, None]
-    return pixels
+        pixels = pixels[::-1, ::-1]
+    return pixels.transpose(2, 0, 1)
+
+
+def normalized(preprocess: Preprocess, pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values of pixels, uint8 of shape (3, height, width): float32 of that shape."""
+    values = pixels.astype(np.float32, order="C")
+    values /= np.float32(preprocess.scale)
+    values -= np.array(preprocess.mean, np.float32)[:, None, None]
+    values /= np.array(preprocess.std, np.float32)[:, None, None]
+    return values
 
 
 def needed_size(preprocess: Preprocess, input_shape: Sequence[int], size: Size) -> Size:
@@ -231,11 +248,7 @@ def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, r
 
 def scaled_to_short_side(image: np.ndarray[Any, Any], side: int, where: str) -> np.ndarray[Any, Any]:
     """``image`` scaled so that its short side has ``side`` pixels."""
-    return _to_short_side(_whole(image), side, where)
-
-
-def _whole(image: np.ndarray[Any, Any]) -> Reduced:
-    return Reduced(image, (image.shape[0], image.shape[1]), 1)
+    return _to_short_side(whole(image, where), side, where)
 
 
 def _to_short_side(image: Reduced, side: int, where: str) -> np.ndarray[Any, Any]:

@@ -6,23 +6,24 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain, islice
+from functools import cached_property, partial
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from quantkit.data.arrays import numpy_by_name
-from quantkit.data.decode import decode, decode_reduced
+from quantkit.data.decode import Reduced, decode, decode_reduced
 from quantkit.data.joined_inputs import JoinedInputs, record_of
 from quantkit.data.prefetch import prefetched
 from quantkit.data.preparation import Preparation, network_input
-from quantkit.data.preprocess import Preprocess, apply_reduced, check_input, needed_size
+from quantkit.data.preprocess import Preprocess, check_input, input_pixels, needed_size, normalized, whole
 from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import DataError
 from quantkit.host.threads import worker_threads
+from quantkit.lowering.input_integers import InputIntegers
 
 Image = Union[np.ndarray, str, "os.PathLike[str]", Mapping[str, np.ndarray]]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width); for
@@ -51,11 +52,14 @@ class InputReader:
         shape: of one input without the batch.
         preparation: how samples become the input.
         reduced: whether JPEG files are decoded at a fraction of their size where that is enough.
+        integers: those that the network makes of its input; None where it needs the values. Pixels become these at
+            once: they are a quarter of the size, and the network need not quantize them.
     """
 
     shape: tuple[int, ...]
     preparation: Preparation
     reduced: bool = False
+    integers: Optional[InputIntegers] = None
 
     @property
     def noun(self) -> SampleNoun:
@@ -63,7 +67,7 @@ class InputReader:
         return sample_noun(self.shape)
 
     def batches(self, samples: Any) -> Iterator[np.ndarray]:
-        """Batches of the network's input; a stream is read as far as the batch needs.
+        """Batches of the network's input, float32 or integers; a stream is read as far as the batch needs.
 
         Args:
             samples: one sample, or several.
@@ -97,7 +101,9 @@ class InputReader:
         stream = prefetched(self._prepared, chain(begun, numbered), workers, _LARGEST_BATCH + workers)
         with closing(stream):
             while chunk := list(islice(stream, _LARGEST_BATCH)):
-                yield chunk
+                # Of pixels and arrays in turn, some may be integers and some float32.
+                for _, alike in groupby(chunk, lambda pair: pair[1].dtype):
+                    yield list(alike)
 
     def _prepared(self, numbered: tuple[int, Any]) -> tuple[NamedArray, np.ndarray]:
         """A sample, and what the network reads of it.
@@ -109,11 +115,27 @@ class InputReader:
         if self.reduced and isinstance(given, (str, os.PathLike)) and isinstance(self.preparation, Preprocess):
             return self._prepared_reduced(self.preparation, os.fspath(given))
         sample = self._read(given, f"{self.noun} {index}")
+        if self._table is not None and isinstance(self.preparation, Preprocess) and sample.array.dtype == np.uint8:
+            return sample, self._pixels(self.preparation, whole(sample.array, sample.name), sample.name)
         return sample, network_input(self.preparation, sample.array, self.shape, sample.name)
 
     def _prepared_reduced(self, preprocess: Preprocess, file: str) -> tuple[NamedArray, np.ndarray]:
         reduced = decode_reduced(Path(file), file, partial(needed_size, preprocess, self.shape))
-        return NamedArray(reduced.pixels, file), apply_reduced(preprocess, reduced, file, self.shape)
+        return NamedArray(reduced.pixels, file), self._pixels(preprocess, reduced, file)
+
+    def _pixels(self, preprocess: Preprocess, image: Reduced, name: str) -> np.ndarray:
+        """What the network reads of an image."""
+        pixels = input_pixels(preprocess, image, name, self.shape)
+        return normalized(preprocess, pixels) if self._table is None else _looked_up(self._table, pixels)
+
+    @cached_property
+    def _table(self) -> Optional[np.ndarray]:
+        """The integers of each channel's 256 levels, of shape (3, 256); None where pixels become float32."""
+        if self.integers is None or not isinstance(self.preparation, Preprocess):
+            return None
+        levels = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
+        values = normalized(self.preparation, levels)
+        return self.integers.of(values)[:, 0] if np.isfinite(values).all() else None
 
     def _listed(self, samples: Any) -> Iterable[Any]:
         """One sample or several as several."""
@@ -191,6 +213,15 @@ class InputReader:
         if not isinstance(sample, np.ndarray):
             raise DataError(f"{name} is a {type(sample).__name__}, not an array; give {self._readable}")
         return NamedArray(sample, name)
+
+
+def _looked_up(table: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+    """Each pixel's entry in its channel's row of the table."""
+    found = np.empty(pixels.shape, table.dtype)
+    for row, plane, place in zip(table, pixels, found):
+        # Levels cannot be out of range, and other modes copy.
+        np.take(row, plane, out=place, mode="clip")
+    return found
 
 
 def _takes_time(sample: Any) -> bool:

@@ -25,6 +25,7 @@ from quantkit.deployment.instance_process import Settings
 from quantkit.deployment.slots import Slots, make_memory
 from quantkit.errors import EngineError, InstanceError, error_of
 from quantkit.files.text import MEBIBYTE
+from quantkit.lowering.input_integers import InputIntegers
 
 # Seconds that an answer may take, beside ten times what it took before; how long a network may take to load.
 _LEAST_PATIENCE = 30.0
@@ -118,23 +119,25 @@ class Instance:
         """The process's number."""
         return self._process.pid
 
-    def wait(self) -> None:
-        """Return when the network is loaded.
+    def wait(self) -> Optional[InputIntegers]:
+        """Return when the network is loaded, with the integers that batches may be of; None: float32 alone.
 
         Raises:
             QuantkitError: it cannot run there.
             InstanceError: the process ended, or hangs.
         """
-        self._patience = max(_LEAST_PATIENCE, 10 * float(self._answer()["seconds"]))
+        loaded = self._answer()
+        self._patience = max(_LEAST_PATIENCE, 10 * float(loaded["seconds"]))
+        return None if loaded["integers"] is None else InputIntegers(**loaded["integers"])
 
-    def begin(self, slot: int, size: int) -> None:
-        """Have the first samples of a slot computed, after what was begun before.
+    def begin(self, slot: int, size: int, dtype: np.dtype) -> None:
+        """Have the first samples of a slot, of type ``dtype``, computed, after what was begun before.
 
         Raises:
             InstanceError: the process ended.
         """
         try:
-            self._channel.send_bytes(json.dumps([slot, size]).encode())
+            self._channel.send_bytes(json.dumps([slot, size, dtype.name]).encode())
         except OSError as error:
             raise self._gone() from error
 

@@ -3,7 +3,8 @@
     python -m quantkit.deployment.instance_process SETTINGS
 
 SETTINGS is a JSON object, see ``Settings``. Each message is JSON. The first that it sends tells how long a full slot
-takes, or why the network cannot run; each later one answers for a slot. It ends with its channel.
+takes and of which integers the input may be, or why the network cannot run; each later one answers for a slot. It ends
+with its channel.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.benchmark.workers.worker import bind, die_first
 
-Run = Callable[[int, int], None]
-"""Computes the first samples of a slot."""
+if TYPE_CHECKING:
+    from quantkit.lowering.input_integers import InputIntegers
+
+Run = Callable[[int, int, str], None]
+"""Computes the first samples of a slot, of the type that is named."""
 
 
 @dataclass(frozen=True)
@@ -67,27 +71,30 @@ def _serve(settings: Settings, channel: Connection) -> None:
     from quantkit.errors import QuantkitError
 
     try:
-        run = _opened(settings)
-        seconds = _warm(run, settings)
+        run, integers = _opened(settings)
+        # Float32 is prepared for when it comes: both would take twice the memory.
+        seconds = _warm(run, settings, "float32" if integers is None else integers.dtype)
     except QuantkitError as error:
         _send(channel, error=[type(error).__name__, str(error)])
         return
     except Exception as error:  # whatever it is, the parent must hear of it
         _send(channel, error=["EngineError", f"{type(error).__name__}: {error}"])
         return
-    _send(channel, seconds=seconds)
+    _send(channel, seconds=seconds, integers=None if integers is None else asdict(integers))
     while True:
-        slot, size = json.loads(channel.recv_bytes())
+        slot, size, dtype = json.loads(channel.recv_bytes())
         try:
-            run(slot, size)
+            run(slot, size, dtype)
         except QuantkitError as error:
             _send(channel, error=[type(error).__name__, str(error)])
         else:
             _send(channel)
 
 
-def _opened(settings: Settings) -> Run:
-    """The network."""
+def _opened(settings: Settings) -> tuple[Run, Optional[InputIntegers]]:
+    """The network, and the integers that its batches may be of."""
+    import numpy as np
+
     from quantkit.bundle.read import read_bundle
     from quantkit.deployment.network import open_network
     from quantkit.deployment.slots import Slots
@@ -100,24 +107,25 @@ def _opened(settings: Settings) -> Run:
     shapes = [output.shape for output in bundle.manifest.outputs]
     slots = Slots(settings.memory, settings.most, bundle.manifest.input.shape, shapes)
 
-    def run(slot: int, size: int) -> None:
+    def run(slot: int, size: int, dtype: str) -> None:
+        samples = slots.input(slot, np.dtype(dtype))
         for start in range(0, size, settings.batch):
             batch = slice(start, min(start + settings.batch, size))
-            for place, output in zip(slots.outputs[slot], network.run(slots.inputs[slot][batch])):
+            for place, output in zip(slots.outputs[slot], network.run(samples[batch])):
                 place[batch] = output
 
-    return run
+    return run, network.integers
 
 
-def _warm(run: Run, settings: Settings) -> float:
+def _warm(run: Run, settings: Settings, dtype: str) -> float:
     """Run batches of all sizes that engines prepare a network for; seconds of a full slot once it is prepared."""
     size = 1
     while size < settings.batch:
-        run(0, size)
+        run(0, size, dtype)
         size *= 2
-    run(0, settings.batch)
+    run(0, settings.batch, dtype)
     begun = time.monotonic()
-    run(0, settings.most)
+    run(0, settings.most, dtype)
     return time.monotonic() - begun
 
 

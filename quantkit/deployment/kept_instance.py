@@ -15,6 +15,7 @@ from quantkit.deployment.instance import Instance, InstanceLaunch
 from quantkit.deployment.request_queue import Piece, RequestQueue
 from quantkit.deployment.slots import SLOTS
 from quantkit.errors import InstanceError, QuantkitError
+from quantkit.lowering.input_integers import InputIntegers
 
 # How often in a row an instance is started again before it is given up, and the pause before each time in seconds.
 _RESTARTS = 3
@@ -34,7 +35,7 @@ class KeptInstance:
     def __init__(self, launch: InstanceLaunch, queue: RequestQueue, window: float) -> None:
         self._launch, self._queue, self._window = launch, queue, window
         self._instance: Optional[Instance] = None
-        self._loaded: Future[None] = Future()
+        self._loaded: Future[Optional[InputIntegers]] = Future()
         self._closed = False
         self._lock = RLock()
         # Its processes end with it, and it with the interpreter.
@@ -47,13 +48,13 @@ class KeptInstance:
         instance = self._instance
         return 0 if instance is None else instance.pid
 
-    def wait(self) -> None:
-        """Return when the network is loaded for the first time.
+    def wait(self) -> Optional[InputIntegers]:
+        """Return when the network is loaded for the first time, with the integers that batches may be of.
 
         Raises:
             QuantkitError: it cannot be.
         """
-        self._loaded.result()
+        return self._loaded.result()
 
     def close(self) -> None:
         """End it; it may still live for a moment."""
@@ -89,10 +90,10 @@ class KeptInstance:
             try:
                 if (instance := self._start()) is None:
                     return
-                instance.wait()
+                integers = instance.wait()
                 failures = 0
                 if not self._loaded.done():
-                    self._loaded.set_result(None)
+                    self._loaded.set_result(integers)
                 has_more = self._serve(instance)
             except QuantkitError:
                 failures += 1
@@ -145,12 +146,13 @@ class KeptInstance:
         return self._queue.take_ahead(self._launch.batch, self._launch.most)
 
     def _begin(self, instance: Instance, slot: int, pieces: list[Piece]) -> None:
-        place, room = 0, instance.slots.inputs[slot]
+        place, dtype = 0, pieces[0].data.dtype
+        room = instance.slots.input(slot, dtype)
         for piece in pieces:
             room[place : place + piece.size] = piece.data
             place += piece.size
         try:
-            instance.begin(slot, place)
+            instance.begin(slot, place, dtype)
         except InstanceError:
             self._queue.put_back(pieces)
             raise

@@ -15,6 +15,7 @@ from quantkit.backends.registry import DEPLOYED, MXNET, ONNX_ENGINES, ONNXRUNTIM
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.file_names import lstm_form
 from quantkit.errors import BundleError, EngineMissing, UserError
+from quantkit.lowering.input_integers import InputIntegers, input_integers
 
 AUTO = "auto"
 """In place of an engine's name: the fastest engine."""
@@ -27,14 +28,16 @@ Step = Callable[[np.ndarray, Mapping[str, np.ndarray]], list[np.ndarray]]
 class RunningNetwork:
     """A network in an engine; one thread at a time may use it.
 
-    ``run`` takes a batch of any size, float32, and returns all outputs of the network. It raises BundleError if these
-    do not match the bundle's manifest. ``step`` does the same from given states by the names of their inputs; None
-    where the network has none.
+    ``run`` takes a batch of any size, float32 or ``integers``, and returns all outputs of the network. It raises
+    BundleError if these do not match the bundle's manifest. ``step`` does the same from given states by the names of
+    their inputs; None where the network has none. ``integers`` are those that the network makes of its input; None
+    where it takes float32 alone.
     """
 
     engine: str
     run: Run
     step: Optional[Step] = None
+    integers: Optional[InputIntegers] = None
 
 
 def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
@@ -52,7 +55,8 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     def step(batch: np.ndarray, given: Optional[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
         return _checked(bundle, session.run(deployed.values(name, batch, given)), len(batch))
 
-    return RunningNetwork(engine, lambda batch: step(batch, None), step if deployed.states else None)
+    integers = input_integers(deployed.network(bundle.graph), name) if engine == MXNET.name else None
+    return RunningNetwork(engine, lambda batch: step(batch, None), step if deployed.states else None, integers)
 
 
 def _session(bundle: Bundle, engine: str) -> Session:

@@ -41,6 +41,7 @@ class Pool:
     Attributes:
         engine: the engine's name.
         placements: of the instances.
+        integers: those that batches may be of; None: float32 alone.
         step: None; states stay with their caller.
     """
 
@@ -66,11 +67,11 @@ class Pool:
         try:
             for launch in launches:
                 self._members.append(KeptInstance(launch, self._queue, instances.window))
-            for member in self._members:
-                member.wait()
+            loaded = [member.wait() for member in self._members]
         except BaseException:
             self.close()
             raise
+        self.integers = loaded[0]
         for wrong in self._misplaced():
             warnings.warn(f"an instance is not in its place: {wrong}", InstanceWarning, stacklevel=4)
 

@@ -92,13 +92,13 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
-        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding)
-        self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
         self._states = bundle.states
         self._box_corners = bundle.box_corners
         self._process = OwnProcess()
         self._runner = _loaded(bundle, engine, instances)
         self.engine = self._runner.engine
+        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, self._runner.integers)
+        self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
 
     def __repr__(self) -> str:
         """What is loaded, in which engine."""

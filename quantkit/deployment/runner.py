@@ -14,6 +14,7 @@ import numpy as np
 
 from quantkit.deployment.network import RunningNetwork, Step
 from quantkit.errors import DeadlineExceeded
+from quantkit.lowering.input_integers import InputIntegers
 
 Outputs = list[np.ndarray]
 """All outputs of a network for a batch, in the network's order."""
@@ -32,6 +33,10 @@ class Runner(Protocol):
     @property
     def instances(self) -> int:
         """How many processes run it; 0: it runs in this one."""
+
+    @property
+    def integers(self) -> Optional[InputIntegers]:
+        """Those that batches may be of; None: float32 alone."""
 
     @property
     def step(self) -> Optional[Step]:
@@ -60,7 +65,7 @@ class Turns:
     def __init__(self, network: RunningNetwork) -> None:
         """Take over a network that is loaded."""
         self._network, self._lock = network, Lock()
-        self.engine = network.engine
+        self.engine, self.integers = network.engine, network.integers
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``Runner``; a run that has begun is not interrupted."""

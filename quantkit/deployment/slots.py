@@ -39,8 +39,13 @@ class Slots:
                 arrays.append(np.frombuffer(memory, np.float32, prod(shape), place).reshape(shape))
                 place += _bytes(shape)
         width = len(shapes)
-        self.inputs = arrays[::width]
+        self._inputs = arrays[::width]
         self.outputs = [arrays[slot * width + 1 : (slot + 1) * width] for slot in range(SLOTS)]
+
+    def input(self, slot: int, dtype: np.dtype) -> np.ndarray:
+        """The room for a slot's samples of a type that takes at most as much of it as float32."""
+        room = self._inputs[slot]
+        return room.reshape(-1).view(dtype)[: room.size].reshape(room.shape)
 
 
 def make_memory(batch: int, input_shape: Shape, output_shapes: Sequence[Shape]) -> int:

@@ -17,7 +17,7 @@ from quantkit.calibration.ranges import Range
 
 DType = Literal["int8", "uint8"]
 
-_LEVELS: dict[str, float] = {"int8": 127.5, "uint8": 255.5}
+LEVELS: dict[DType, float] = {"int8": 127.5, "uint8": 255.5}
 LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
 
 SMALLEST_PEAK = 1e-30
@@ -35,7 +35,7 @@ class QuantParams:
 
 def activation_params(values: Range, dtype: DType) -> QuantParams:
     """The parameters of a tensor whose values lie in ``values``."""
-    return QuantParams(values.largest / _LEVELS[dtype], dtype)
+    return QuantParams(values.largest / LEVELS[dtype], dtype)
 
 
 def affine_params(values: Range) -> QuantParams:

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from quantkit.data.builtin import photographs
-from quantkit.data.decode import decode, decode_reduced
+from quantkit.data.decode import Reduced, decode, decode_reduced
 from quantkit.data.preparation import network_input
-from quantkit.data.preprocess import Fit, Preprocess, apply, apply_reduced, check_input, needed_size
+from quantkit.data.preprocess import Fit, Preprocess, apply, check_input, input_pixels, needed_size, normalized
 from quantkit.errors import DataError, UserError
 
 Array = np.ndarray[Any, Any]
@@ -224,6 +224,10 @@ def test_twice_the_pixels_are_needed_that_scaling_leaves(
     assert needed_size(replace(PLAIN, resize=resize, fit=fit), (3, 224, 300), size) == expected
 
 
+def of_reduced(preprocess: Preprocess, image: Reduced, shape: tuple[int, int, int]) -> np.ndarray:
+    return normalized(preprocess, input_pixels(preprocess, image, "it", shape))
+
+
 # 1151 and 1535 do not fall on whole pixels at a half or a quarter.
 @pytest.mark.parametrize("short", [1024, 1151, 1535, 2050])
 @pytest.mark.parametrize("preprocess", [Preprocess(256, 224, scale=1), Preprocess(fit="letterbox", scale=1)], ids=repr)
@@ -238,7 +242,7 @@ def test_an_image_decoded_at_a_fraction_is_nearly_the_same(short: int, preproces
         reduced = decode_reduced(file, "it", partial(needed_size, preprocess, (3, 224, 224)))
         assert reduced.size == larger.size[::-1]
         assert len(reduced.pixels) <= reduced.size[0] // 2 + 1
-        difference = np.abs(apply_reduced(preprocess, reduced, "it", (3, 224, 224)) - whole)
+        difference = np.abs(of_reduced(preprocess, reduced, (3, 224, 224)) - whole)
         assert difference.mean() < 1
         assert difference.max() < 16
 
@@ -251,5 +255,5 @@ def test_thin_images_keep_their_place(size: tuple[int, int], fit: Fit) -> None:
     Image.fromarray(smooth(*size)).save(file, "JPEG", quality=95)
     reduced = decode_reduced(file, "it", partial(needed_size, preprocess, shape))
     whole = apply(preprocess, decode(file, "it"), "it", shape)
-    difference = np.abs(apply_reduced(preprocess, reduced, "it", shape) - whole)
+    difference = np.abs(of_reduced(preprocess, reduced, shape) - whole)
     assert difference.mean() < 2

@@ -17,7 +17,7 @@ from PIL import Image
 from quantkit.backends.mxnet import support
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import Bundle, read_bundle
-from quantkit.data.preprocess import apply, apply_reduced
+from quantkit.data.preprocess import apply, input_pixels
 from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
@@ -117,9 +117,9 @@ def test_large_jpeg_files_may_be_decoded_at_a_fraction(
 
     def recorded(*given: Any) -> np.ndarray:
         sizes.append(len(given[1].pixels))
-        return apply_reduced(*given)
+        return input_pixels(*given)
 
-    monkeypatch.setattr("quantkit.deployment.inputs.apply_reduced", recorded)
+    monkeypatch.setattr("quantkit.deployment.inputs.input_pixels", recorded)
     whole, reduced = predictor.predict(files), load(directory, reduced_decoding=True).predict(files)
     assert min(sizes) == picture.height
     assert max(sizes) < 8 * picture.height

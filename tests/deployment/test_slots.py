@@ -17,7 +17,8 @@ def test_what_one_writes_the_other_reads() -> None:
         here, there = Slots(descriptor, *FORM), Slots(descriptor, *FORM)
     finally:
         os.close(descriptor)
-    arrays = [(slots.inputs[slot], *slots.outputs[slot]) for slots in (here, there) for slot in range(SLOTS)]
+    float32 = np.dtype("float32")
+    arrays = [(slots.input(slot, float32), *slots.outputs[slot]) for slots in (here, there) for slot in range(SLOTS)]
     written, read = sum(arrays[:SLOTS], ()), sum(arrays[SLOTS:], ())
     assert [array.shape for array in written] == [(3, 5), (3, 2, 7), (3, 1)] * SLOTS
     for number, array in enumerate(written):
@@ -25,6 +26,19 @@ def test_what_one_writes_the_other_reads() -> None:
     for number, array in enumerate(read):
         assert array.dtype == np.float32 and array.ctypes.data % 64 == 0
         np.testing.assert_array_equal(array, number)
+
+
+def test_integers_take_the_place_of_values() -> None:
+    descriptor = make_memory(*FORM)
+    try:
+        here, there = Slots(descriptor, *FORM), Slots(descriptor, *FORM)
+    finally:
+        os.close(descriptor)
+    for slot in range(SLOTS):
+        integers = np.arange(15, dtype=np.int8).reshape(3, 5) - slot
+        here.input(slot, integers.dtype)[:] = integers
+        np.testing.assert_array_equal(there.input(slot, integers.dtype), integers)
+        assert not any(output.any() for output in there.outputs[slot])
 
 
 def test_it_is_as_large_as_its_arrays() -> None:

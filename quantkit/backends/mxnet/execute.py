@@ -27,6 +27,10 @@ from quantkit.ir.graph import Graph
 # Of what an executor tells of itself: what lives at once shares no memory, the rest does.
 _ALLOCATED = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
 
+# What an input is bound as: float32, or the integers that the network would make of it.
+_FLOATS = "float32"
+_INTEGERS = frozenset({"int8", "uint8"})
+
 
 @dataclass(frozen=True, eq=False)
 class _Bound:
@@ -41,6 +45,7 @@ class MxnetSession(Session):
 
     A batch of fewer images than it was first bound to is filled up with copies of its last one, a batch of more to the
     next power of two. A network whose inputs or outputs do not begin with the batch runs in the first shapes alone.
+    An input may be of the integers that the network would make of it, for which the network is bound again.
     Several threads may use several sessions: the engine itself works for one at a time.
     """
 
@@ -62,11 +67,11 @@ class MxnetSession(Session):
             self._graph, self._symbol = graph, symbol_of(graph)
             self._args = {name: value for name, value in given.items() if name not in auxiliary}
             self._auxiliary = {name: given[name] for name in auxiliary}
-        self._bound: dict[tuple[Shape, ...], _Bound] = {}
+        self._bound: dict[tuple[tuple[Shape, ...], tuple[str, ...]], _Bound] = {}
         self._first: Optional[tuple[Shape, ...]] = None
         self._forks = forks()
         if shapes is not None:
-            self._bound_to(tuple(tuple(shapes[name]) for name in graph.inputs))
+            self._bound_to(tuple(tuple(shapes[name]) for name in graph.inputs), (_FLOATS,) * len(graph.inputs))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -79,8 +84,9 @@ class MxnetSession(Session):
         values = [inputs[name] for name in self._graph.inputs]
         given = tuple(value.shape for value in values)
         shapes = self._shapes_for(given)
+        types = tuple(value.dtype.name if value.dtype.name in _INTEGERS else _FLOATS for value in values)
         with engine_calls("run the network"):
-            bound = self._bound_to(shapes)
+            bound = self._bound_to(shapes, types)
             for array, value in zip(bound.inputs, values):
                 # The copy that ``array[:] = value`` makes, whose handling of the index takes longer than a layer.
                 array._sync_copyfrom(_filled(value, array.shape))
@@ -104,22 +110,22 @@ class MxnetSession(Session):
         size = most[0] if images <= most else 1 << (images[0] - 1).bit_length()
         return tuple((size, *shape[1:]) for shape in given)
 
-    def _bound_to(self, shapes: tuple[Shape, ...]) -> _Bound:
-        """The network bound to shapes of its inputs; the parameters are the same for all shapes."""
+    def _bound_to(self, shapes: tuple[Shape, ...], types: tuple[str, ...]) -> _Bound:
+        """The network bound to shapes and types of its inputs; the parameters are the same for all."""
         if self._forks != forks():
             self._forks = forks()
             if not outlives_forks():
                 self._bound.clear()
-        if shapes not in self._bound:
+        if (shapes, types) not in self._bound:
             mxnet = load_mxnet()
             with engine_calls("bind the network"), stock_fusion_off():
                 known = {name: value.shape for name, value in self._args.items()}
                 check_tensors(self._graph, self._symbol, {**known, **dict(zip(self._graph.inputs, shapes))})
-                inputs = tuple(mxnet.nd.zeros(shape) for shape in shapes)
+                inputs = tuple(mxnet.nd.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, types))
                 args = {**self._args, **dict(zip(self._graph.inputs, inputs))}
-                self._bound[shapes] = _Bound(inputs, bound(self._symbol, args, self._auxiliary))
+                self._bound[shapes, types] = _Bound(inputs, bound(self._symbol, args, self._auxiliary))
                 self._first = self._first or shapes
-        return self._bound[shapes]
+        return self._bound[shapes, types]
 
 
 def _filled(value: np.ndarray, shape: Shape) -> np.ndarray:

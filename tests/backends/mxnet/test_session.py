@@ -34,14 +34,14 @@ def test_batches_up_to_the_first_share_its_binding_and_larger_ones_that_of_a_pow
     session = MxnetSession(residual_v1(), {"data": (first, 3, 16, 16)})
     for count in counts:
         assert len(session.run({"data": images(count)})[0]) == count
-    assert [shape[0] for ((shape),) in session._bound] == bound
+    assert [shape[0] for (shape,), _ in session._bound] == bound
 
 
 def test_without_shapes_the_first_run_decides() -> None:
     session = MxnetSession(residual_v1())
     session.run({"data": images(3)})
     session.run({"data": images(2)})
-    assert list(session._bound) == [((3, 3, 16, 16),)]
+    assert list(session._bound) == [(((3, 3, 16, 16),), ("float32",))]
 
 
 def test_several_inputs_take_their_images_together() -> None:
