@@ -7,8 +7,9 @@ transposed ones, orthogonal to the expected mean of their input: otherwise error
 the mean of rectified inputs from layer to layer. Batch normalisation gets gamma 1, beta 0 and the expected moments.
 Recurrent layers get uniform weights up to one over the root of their state's width, as Gluon and others do.
 Residual branches are made small, as training leaves them: at full strength a deep network amplifies every rounding
-error. So are the offsets of deformable convolutions, a fraction of a pixel. Detectors take most boxes for the
-background.
+error. So are the offsets of deformable convolutions, a fraction of a pixel. Products with attention masks have the
+moments of a product, so that what a network reads again and again stays in proportion. Detectors take most boxes for
+the background.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _DEFORMABLE = {"_contrib_DeformableConvolution": 2, "_contrib_ModulatedDeformabl
 
 # By operator: the number of the input that is its weight.
 _WEIGHTED = {"Convolution": 1, "FullyConnected": 1, **_DEFORMABLE}
+
+_PRODUCTS = frozenset({"elemwise_mul", "broadcast_mul"})
+_PLACES = 41
 
 # Weights that are processed in float64 at a time.
 _BLOCK = 1 << 22
@@ -87,7 +91,8 @@ def random_weights(
             moments[node.output] = _Moments(np.zeros(channels), np.full(channels, strength**2))
             continue
         factors = [params[tensor.node] for tensor in node.inputs if tensor.node in params]
-        moments[node.output] = _scaled(read[0], factors) if node.op == "broadcast_mul" else _through(node, read)
+        is_scaled = node.op == "broadcast_mul" and len(read) == 1
+        moments[node.output] = _scaled(read[0], factors) if is_scaled else _through(node, read)
     return params
 
 
@@ -222,11 +227,19 @@ def _through(node: Node, read: list[_Moments]) -> _Moments:
     first = read[0]
     if activation_kind(node) in ("relu", "relu6"):
         return _rectified(first)
-    if node.op in ADDITIONS and len(read) == 2:
-        # The summands of a residual block are nearly independent.
+    if activation_kind(node) == "sigmoid" or node.op == "sigmoid":
+        return _squashed(first)
+    if node.op == "ones_like":
+        return _Moments(np.ones(1), np.zeros(1))
+    if len(read) == 2 and (node.op in ADDITIONS or node.op in _PRODUCTS):
+        # The summands of a residual block are nearly independent, and so are the factors of an attention mask.
         count = max(first.mean.size, read[1].mean.size)
         first, second = first.channels(count), read[1].channels(count)
-        return _Moments(first.mean + second.mean, first.variance + second.variance)
+        if node.op in ADDITIONS:
+            return _Moments(first.mean + second.mean, first.variance + second.variance)
+        squares = (first.mean**2 + first.variance) * (second.mean**2 + second.variance)
+        product = first.mean * second.mean
+        return _Moments(product, squares - product**2)
     if node.op == "L2Normalization" and node.attrs.get("mode") == "channel":
         power = float((first.mean**2 + first.variance).sum()) or 1.0
         return _Moments(first.mean / math.sqrt(power), first.variance / power)
@@ -244,6 +257,16 @@ def _rectified(read: _Moments) -> _Moments:
     mean = read.mean * below + deviation * density
     square = (read.mean**2 + read.variance) * below + read.mean * deviation * density
     return _Moments(mean, np.maximum(square - mean**2, 0.0))
+
+
+def _squashed(read: _Moments) -> _Moments:
+    """The moments of the logistic function of normally distributed x, by the trapezoidal rule."""
+    places = np.linspace(-5, 5, _PLACES)
+    shares = np.exp(-0.5 * places**2)
+    shares /= shares.sum()
+    values = 1 / (1 + np.exp(-(read.mean[:, None] + np.sqrt(read.variance)[:, None] * places)))
+    mean: np.ndarray = values @ shares
+    return _Moments(mean, np.maximum(values**2 @ shares - mean**2, 0.0))
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:

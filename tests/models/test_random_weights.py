@@ -60,6 +60,25 @@ def test_batch_normalisation_gets_its_inputs_moments(engine: None, groups: int) 
     np.testing.assert_allclose(second.mean(axis=(0, 2, 3)), params["running_mean1"], atol=0.2)
 
 
+def test_attention_has_the_moments_of_a_product(engine: None) -> None:
+    """The trunk times one and a mask, as in residual attention networks."""
+    b = Builder()
+    trunk, mask = b.relu("trunk", b.conv("layer", DATA, 3, 16)), b.conv("mask", DATA, 3, 16)
+    share = b.op("Activation", "share", mask, act_type="sigmoid")
+    attended = b.op(
+        "elemwise_mul", "attended", b.op("elemwise_add", "more", b.op("ones_like", "one", share), share), trunk
+    )
+    norm = b.op("BatchNorm", "norm", attended, *(b.param(f"norm{n}", np.ones(16, np.float32)) for n in range(4)))
+    graph = b.graph(norm)
+    params = random_weights(graph, {name: array.shape for name, array in graph.params.items()})
+    data = np.random.default_rng(0).standard_normal((8, 3, 32, 32)).astype(np.float32)
+    (product,) = run(replace(graph, outputs=(attended,), params=params).pruned(), {"data": data})
+    inner = product[:, :, 2:-2, 2:-2]
+    np.testing.assert_allclose(inner.mean(axis=(0, 2, 3)), params["norm2"], rtol=0.1)
+    # A channel's mask and trunk are correlated, which the expectation leaves out: right on average.
+    assert 0.9 < np.mean(inner.var(axis=(0, 2, 3)) / params["norm3"]) < 1.1
+
+
 @pytest.mark.parametrize(
     "name", ["resnet152_v1", "cifar_resnet110_v2", "mobilenetv2_1.0", "squeezenet1.1", "densenet121"]
 )
