@@ -17,6 +17,7 @@ from PIL import Image
 from quantkit.backends.mxnet import support
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import Bundle, read_bundle
+from quantkit.data.prefetch import prefetched
 from quantkit.data.preprocess import apply, input_pixels
 from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
@@ -126,6 +127,21 @@ def test_large_jpeg_files_may_be_decoded_at_a_fraction(
     assert not np.array_equal(reduced[0], whole[0])
     same(reduced[1], whole[1])
     np.testing.assert_allclose(reduced[0], whole[0], rtol=0, atol=0.1 * np.abs(whole[0]).max())
+
+
+@pytest.mark.parametrize(("sides", "threads"), [((32, 32), False), ((64, 64), False), ((65, 64), True)])
+def test_only_large_images_are_worth_threads(
+    predictor: Predictor, sides: tuple[int, int], threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    def noted(function: Any, items: Any, workers: int, depth: int) -> Any:
+        counts.append(workers)
+        return prefetched(function, items, workers, depth)
+
+    monkeypatch.setattr("quantkit.deployment.inputs.prefetched", noted)
+    predictor.predict(np.zeros((3, *sides, 3), np.uint8))
+    assert [count > 0 for count in counts] == [threads]
 
 
 def test_a_stream_is_read_a_few_images_at_a_time(predictor: Predictor, inputs: np.ndarray) -> None:
