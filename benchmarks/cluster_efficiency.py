@@ -26,7 +26,7 @@ from time import perf_counter
 from typing import Any, Optional
 
 import numpy as np
-from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
+from command_line import ROUNDS, Document, arguments, data_root, host_facts, rows_page, run, table, write_results
 
 from quantkit.bundle.network import network_of
 from quantkit.cluster.connect import connected
@@ -71,7 +71,7 @@ def main() -> None:
     """Measure every piece of work."""
     parser = arguments(__doc__)
     parser.add_argument("--workers", type=int, action="append", help="how many; may be repeated (1 and 2 unless given)")
-    parser.add_argument("--rounds", type=int, default=5, help="of all pieces of work with all numbers of workers")
+    parser.add_argument("--rounds", type=ROUNDS, default=5, help="of all pieces of work with all numbers of workers")
     options = parser.parse_args()
     numbers = sorted({1, *(options.workers or (2,))})
     found: list[Run] = []

@@ -39,6 +39,21 @@ def arguments(description: Optional[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def at_least(fewest: int) -> Callable[[str], int]:
+    """An argument's type: whole numbers from ``fewest`` up."""
+
+    def parsed(text: str) -> int:
+        if not text.isdecimal() or int(text) < fewest:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {fewest} up")
+        return int(text)
+
+    return parsed
+
+
+# An interval needs two.
+ROUNDS = at_least(2)
+
+
 def table(columns: Sequence[str]) -> list[str]:
     """The head of a Markdown table."""
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from command_line import ROUNDS
 from scipy.stats import bootstrap
 
 from quantkit.benchmark.builds.environments import open_build
@@ -69,7 +70,7 @@ def main() -> None:
     parser.add_argument("--build", default="onednn")
     parser.add_argument("--variant", default="int8")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=ROUNDS, default=20)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--out", type=Path, help="Write figures, raw times and host facts to this JSON file.")
     options = parser.parse_args()

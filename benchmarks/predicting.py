@@ -25,7 +25,7 @@ from typing import Optional
 
 import numpy as np
 from command_line import Document, described, host_facts, run, table, write_results
-from turns import Ticks, command_of, measured, ratio, timing_arguments
+from turns import Ticks, command_of, measured, milliseconds, ratio, timing_arguments
 
 import quantkit
 from quantkit.backends.registry import MXNET
@@ -38,6 +38,7 @@ from quantkit.bundle.file_names import PARAMS, SYMBOL
 from quantkit.bundle.read import read_bundle
 from quantkit.deployment.inputs import InputReader
 from quantkit.deployment.network import open_network
+from quantkit.errors import UserError
 from quantkit.files.folders import scratch_folder
 
 NETWORKS = ("cifar_resnet20_v1", "mobilenet0.25", "mobilenet1.0", "resnet50_v1")
@@ -57,10 +58,10 @@ _POOL_COLUMNS = (
     "batch",
     "rounds",
     "benchmark, images/s",
-    "instances, images/s",
+    "preprocessed, images/s",
     "share",
-    "of pixels, images/s",
-    "share",
+    "pixels, images/s",
+    "share with pixels",
 )
 
 
@@ -93,7 +94,7 @@ def main() -> None:
                 print(pooled_line(pooled[-1]), flush=True)
     if options.out is not None:
         cells = {"one_image": alone, "pixels": pixels, "instances": pooled}
-        figures = {part: [asdict(each) for each in measured] for part, measured in cells.items()}
+        figures = {part: [asdict(each) for each in ones] for part, ones in cells.items()}
         write_results(options.out, command_of("predicting", options), host_facts(), figures, page)
 
 
@@ -120,7 +121,9 @@ def of_pixels(directory: Path, batch: int, rounds: int, runs: int) -> Ticks:
 
     def preprocess_and_run(form: str) -> Callable[[], object]:
         network = open_network(bundle, MXNET.name)
-        reader = InputReader(shape, bundle.preparation, integers=network.integers if form == INTEGERS else None)
+        if network.quantizer is None:
+            raise UserError(f"the network in {directory} does not quantize its input")
+        reader = InputReader(shape, bundle.preparation, quantizer=network.quantizer if form == INTEGERS else None)
         return lambda: [network.run(each) for each in reader.batches(pixels)]
 
     forms = (VALUES, INTEGERS)
@@ -193,10 +196,12 @@ def page(document: Document) -> str:
         described(document),
         "One image that is preprocessed already: the engine's own call, `predict`, and what that takes more.",
         "\n".join([*table(_COLUMNS), *alone]),
-        "Preprocessing and running a batch of pixels, as float32 and as the integers that the network makes of it.",
+        "Preprocessing and running a batch of pixels, as float32 and as the integers that the network makes of it. The "
+        "images have the size that is only cropped; scaling and decoding take the same time in both.",
         "\n".join([*table(_PIXEL_COLUMNS), *pixels]),
         "Many images at once, preprocessed already and as pixels, with an instance on each core, against the instances "
-        "of `quantkit benchmark` in the same places, which repeat one batch.",
+        "of `quantkit benchmark` in the same places, which repeat one float32 batch. The process that hands images out "
+        "preprocesses them, too, on the same cores.",
         "\n".join([*table(_POOL_COLUMNS), *pooled]),
     )
     return "\n\n".join(parts) + "\n"
@@ -211,13 +216,13 @@ def alone_line(cell: Cell) -> str:
 
 def pixels_line(cell: Cell) -> str:
     """A row of the second table."""
-    times = (f"{median(median(one) for one in cell.ticks[form]):.3f}" for form in (VALUES, INTEGERS))
+    times = (milliseconds(cell.ticks, form) for form in (VALUES, INTEGERS))
     facts = (cell.network, str(cell.batch), str(len(cell.ticks[INTEGERS])), *times)
     return f"| {' | '.join((*facts, ratio(cell.ticks, VALUES, INTEGERS)))} |"
 
 
 def pooled_line(cell: Cell) -> str:
-    """A row of the third table; more than 1 of what the benchmark measures is chance."""
+    """A row of the third table."""
     facts = [cell.network, str(cell.batch), str(len(cell.ticks[INSTANCES])), _rate(cell, BENCHMARK)]
     for form in (INSTANCES, OF_PIXELS):
         facts += [_rate(cell, form), ratio(cell.ticks, BENCHMARK, form)]

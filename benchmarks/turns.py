@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Optional
 
 import numpy as np
-from command_line import arguments
+from command_line import ROUNDS, arguments, at_least
 
 Ticks = Mapping[str, list[list[float]]]
 """Readings in ms: by form, round and run."""
@@ -36,8 +36,8 @@ class Timing:
 def timing_arguments(description: Optional[str], rounds: int, runs: int) -> argparse.ArgumentParser:
     """A parser with what suites of latencies take: --out, --network, --rounds and --runs, with these defaults."""
     parser = arguments(description)
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--runs", type=int, default=runs, help="of each form in a round")
+    parser.add_argument("--rounds", type=ROUNDS, default=rounds)
+    parser.add_argument("--runs", type=at_least(1), default=runs, help="of each form in a round")
     return parser
 
 

@@ -30,7 +30,8 @@ class Session(Protocol):
         """Compute the network's outputs, in the network's order.
 
         Args:
-            inputs: float32 by name, tokens included; the first axis of each is the batch, of any size.
+            inputs: float32 by name, tokens included (MXNet also takes integers of an input that the network only
+                quantizes); the first axis of each is the batch, of any size.
 
         Raises:
             EngineError: the engine cannot run it, the shapes do not fit, or an output does not hold numbers.

@@ -133,11 +133,11 @@ def apply(
         DataError: it is not such an image.
         UserError: the preprocessing has a ``fit``, and no ``input_shape`` is given.
     """
-    return normalized(preprocess, input_pixels(preprocess, whole(image, where), where, input_shape))
+    return normalized(preprocess, input_pixels(preprocess, full_size(image, where), where, input_shape))
 
 
-def whole(image: np.ndarray[Any, Any], where: str) -> Reduced:
-    """An image at its full size; ``where`` names it in errors.
+def full_size(image: np.ndarray[Any, Any], where: str) -> Reduced:
+    """An image, checked, as one that was decoded at its full size; ``where`` names it in errors.
 
     Raises:
         DataError: it is not uint8 of shape (height, width, 3).
@@ -248,7 +248,7 @@ def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, r
 
 def scaled_to_short_side(image: np.ndarray[Any, Any], side: int, where: str) -> np.ndarray[Any, Any]:
     """``image`` scaled so that its short side has ``side`` pixels."""
-    return _to_short_side(whole(image, where), side, where)
+    return _to_short_side(full_size(image, where), side, where)
 
 
 def _to_short_side(image: Reduced, side: int, where: str) -> np.ndarray[Any, Any]:

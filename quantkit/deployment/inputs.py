@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
@@ -19,12 +19,12 @@ from quantkit.data.decode import Reduced, decode, decode_reduced
 from quantkit.data.joined_inputs import JoinedInputs, record_of
 from quantkit.data.prefetch import prefetched
 from quantkit.data.preparation import Preparation, network_input
-from quantkit.data.preprocess import Preprocess, check_input, input_pixels, needed_size, normalized, whole
+from quantkit.data.preprocess import Preprocess, check_input, full_size, input_pixels, needed_size, normalized
 from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import DataError
 from quantkit.host.threads import worker_threads
-from quantkit.lowering.input_integers import InputIntegers
+from quantkit.lowering.input_quantizer import InputQuantizer
 
 Image = Union[np.ndarray, str, "os.PathLike[str]", Mapping[str, np.ndarray]]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width); for
@@ -37,9 +37,9 @@ shape (channels, height, width). For a network with several inputs, a dictionary
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
 
-# Pixels are prepared in threads if there are so many times as many as the network reads: of 320 x 320, scaled to 224,
-# a batch still takes less time without them, of 640 x 640 more.
-_LARGE = 4
+# Pixels are prepared in threads if there are more than so many times what the network reads. Fewer are hardly scaled,
+# and starting and waking threads takes longer.
+_LARGE = 2
 
 
 class NamedArray(NamedTuple):
@@ -57,14 +57,14 @@ class InputReader:
         shape: of one input without the batch.
         preparation: how samples become the input.
         reduced: whether JPEG files are decoded at a fraction of their size where that is enough.
-        integers: those that the network makes of its input; None where it needs the values. Pixels become these at
-            once: they are a quarter of the size, and the network need not quantize them.
+        quantizer: what the network would do with its input; None where it needs the values. Pixels become its
+            integers at once: they are a quarter of the size, and the network need not quantize them.
     """
 
     shape: tuple[int, ...]
     preparation: Preparation
     reduced: bool = False
-    integers: Optional[InputIntegers] = None
+    quantizer: Optional[InputQuantizer] = None
 
     @property
     def noun(self) -> SampleNoun:
@@ -86,12 +86,12 @@ class InputReader:
             yield from self._slices(listed)
             return
         for chunk in self._chunks(listed):
-            yield np.stack([data for _, data in chunk])
+            yield self._stacked(chunk)
 
     def with_samples(self, samples: Any) -> Iterator[tuple[list[NamedArray], np.ndarray]]:
         """The batches with the samples as they are given, in their own size; see ``batches``."""
         for chunk in replace(self, reduced=False)._chunks(self._listed(samples)):
-            yield [sample for sample, _ in chunk], np.stack([data for _, data in chunk])
+            yield [sample for sample, _ in chunk], self._stacked(chunk)
 
     def _chunks(self, listed: Iterable[Any]) -> Iterator[list[tuple[NamedArray, np.ndarray]]]:
         """The samples and what the network reads of each, as many at a time as are run at once.
@@ -106,9 +106,14 @@ class InputReader:
         stream = prefetched(self._prepared, chain(begun, numbered), workers, _LARGEST_BATCH + workers)
         with closing(stream):
             while chunk := list(islice(stream, _LARGEST_BATCH)):
-                # Of pixels and arrays in turn, some may be integers and some float32.
-                for _, alike in groupby(chunk, lambda pair: pair[1].dtype):
-                    yield list(alike)
+                yield chunk
+
+    def _stacked(self, chunk: Iterable[tuple[NamedArray, np.ndarray]]) -> np.ndarray:
+        """What the network reads of some samples; integers, if any of them are."""
+        batch = [data for _, data in chunk]
+        if self.quantizer is not None and len({data.dtype for data in batch}) > 1:
+            batch = [data if data.dtype == self.quantizer.dtype else self.quantizer.quantize(data) for data in batch]
+        return np.stack(batch)
 
     def _takes_time(self, sample: Any) -> bool:
         """Whether a sample is a file, or pixels of which there are many more than the network reads."""
@@ -127,7 +132,7 @@ class InputReader:
             return self._prepared_reduced(self.preparation, os.fspath(given))
         sample = self._read(given, f"{self.noun} {index}")
         if self._table is not None and isinstance(self.preparation, Preprocess) and sample.array.dtype == np.uint8:
-            return sample, self._pixels(self.preparation, whole(sample.array, sample.name), sample.name)
+            return sample, self._pixels(self.preparation, full_size(sample.array, sample.name), sample.name)
         return sample, network_input(self.preparation, sample.array, self.shape, sample.name)
 
     def _prepared_reduced(self, preprocess: Preprocess, file: str) -> tuple[NamedArray, np.ndarray]:
@@ -142,11 +147,11 @@ class InputReader:
     @cached_property
     def _table(self) -> Optional[np.ndarray]:
         """The integers of each channel's 256 levels, of shape (3, 256); None where pixels become float32."""
-        if self.integers is None or not isinstance(self.preparation, Preprocess):
+        if self.quantizer is None or not isinstance(self.preparation, Preprocess):
             return None
         levels = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
         values = normalized(self.preparation, levels)
-        return self.integers.of(values)[:, 0] if np.isfinite(values).all() else None
+        return self.quantizer.quantize(values)[:, 0] if np.isfinite(values).all() else None
 
     def _listed(self, samples: Any) -> Iterable[Any]:
         """One sample or several as several."""

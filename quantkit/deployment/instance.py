@@ -25,7 +25,7 @@ from quantkit.deployment.instance_process import Settings
 from quantkit.deployment.slots import Slots, make_memory
 from quantkit.errors import EngineError, InstanceError, error_of
 from quantkit.files.text import MEBIBYTE
-from quantkit.lowering.input_integers import InputIntegers
+from quantkit.lowering.input_quantizer import InputQuantizer
 
 # Seconds that an answer may take, beside ten times what it took before; how long a network may take to load.
 _LEAST_PATIENCE = 30.0
@@ -98,6 +98,8 @@ class Instance:
         except OSError as error:
             raise InstanceError("start", f"an instance cannot be started: {error.strerror or error}") from error
         self._patience = _LOADING_PATIENCE
+        # Until the network is loaded.
+        self.inputs = self.slots.inputs_of("float32")
 
     @staticmethod
     def _command(launch: InstanceLaunch, channel: int, memory: int) -> Sequence[str]:
@@ -119,8 +121,8 @@ class Instance:
         """The process's number."""
         return self._process.pid
 
-    def wait(self) -> Optional[InputIntegers]:
-        """Return when the network is loaded, with the integers that batches may be of; None: float32 alone.
+    def wait(self) -> Optional[InputQuantizer]:
+        """Return when the network is loaded, with what makes its batches integers; None: they are float32.
 
         Raises:
             QuantkitError: it cannot run there.
@@ -128,16 +130,18 @@ class Instance:
         """
         loaded = self._answer()
         self._patience = max(_LEAST_PATIENCE, 10 * float(loaded["seconds"]))
-        return None if loaded["integers"] is None else InputIntegers(**loaded["integers"])
+        quantizer = None if loaded["quantizer"] is None else InputQuantizer(**loaded["quantizer"])
+        self.inputs = self.slots.inputs_of("float32" if quantizer is None else quantizer.dtype)
+        return quantizer
 
-    def begin(self, slot: int, size: int, dtype: np.dtype) -> None:
-        """Have the first samples of a slot, of type ``dtype``, computed, after what was begun before.
+    def begin(self, slot: int, size: int) -> None:
+        """Have the first samples of a slot computed, after what was begun before.
 
         Raises:
             InstanceError: the process ended.
         """
         try:
-            self._channel.send_bytes(json.dumps([slot, size, dtype.name]).encode())
+            self._channel.send_bytes(json.dumps([slot, size]).encode())
         except OSError as error:
             raise self._gone() from error
 

@@ -3,8 +3,8 @@
     python -m quantkit.deployment.instance_process SETTINGS
 
 SETTINGS is a JSON object, see ``Settings``. Each message is JSON. The first that it sends tells how long a full slot
-takes and of which integers the input may be, or why the network cannot run; each later one answers for a slot. It ends
-with its channel.
+takes and what quantizes the input, or why the network cannot run; each later one answers for a slot. It ends with its
+channel.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Optional
 from quantkit.benchmark.workers.worker import bind, die_first
 
 if TYPE_CHECKING:
-    from quantkit.lowering.input_integers import InputIntegers
+    from quantkit.lowering.input_quantizer import InputQuantizer
 
-Run = Callable[[int, int, str], None]
-"""Computes the first samples of a slot, of the type that is named."""
+Run = Callable[[int, int], None]
+"""Computes the first samples of a slot."""
 
 
 @dataclass(frozen=True)
@@ -71,30 +71,27 @@ def _serve(settings: Settings, channel: Connection) -> None:
     from quantkit.errors import QuantkitError
 
     try:
-        run, integers = _opened(settings)
-        # Float32 is prepared for when it comes: both would take twice the memory.
-        seconds = _warm(run, settings, "float32" if integers is None else integers.dtype)
+        run, quantizer = _opened(settings)
+        seconds = _warm(run, settings)
     except QuantkitError as error:
         _send(channel, error=[type(error).__name__, str(error)])
         return
     except Exception as error:  # whatever it is, the parent must hear of it
         _send(channel, error=["EngineError", f"{type(error).__name__}: {error}"])
         return
-    _send(channel, seconds=seconds, integers=None if integers is None else asdict(integers))
+    _send(channel, seconds=seconds, quantizer=None if quantizer is None else asdict(quantizer))
     while True:
-        slot, size, dtype = json.loads(channel.recv_bytes())
+        slot, size = json.loads(channel.recv_bytes())
         try:
-            run(slot, size, dtype)
+            run(slot, size)
         except QuantkitError as error:
             _send(channel, error=[type(error).__name__, str(error)])
         else:
             _send(channel)
 
 
-def _opened(settings: Settings) -> tuple[Run, Optional[InputIntegers]]:
-    """The network, and the integers that its batches may be of."""
-    import numpy as np
-
+def _opened(settings: Settings) -> tuple[Run, Optional[InputQuantizer]]:
+    """The network, and what quantizes its input before it lies in a slot."""
     from quantkit.bundle.read import read_bundle
     from quantkit.deployment.network import open_network
     from quantkit.deployment.slots import Slots
@@ -106,26 +103,26 @@ def _opened(settings: Settings) -> tuple[Run, Optional[InputIntegers]]:
     network = open_network(bundle, settings.engine)
     shapes = [output.shape for output in bundle.manifest.outputs]
     slots = Slots(settings.memory, settings.most, bundle.manifest.input.shape, shapes)
+    inputs = slots.inputs_of("float32" if network.quantizer is None else network.quantizer.dtype)
 
-    def run(slot: int, size: int, dtype: str) -> None:
-        samples = slots.input(slot, np.dtype(dtype))
+    def run(slot: int, size: int) -> None:
         for start in range(0, size, settings.batch):
             batch = slice(start, min(start + settings.batch, size))
-            for place, output in zip(slots.outputs[slot], network.run(samples[batch])):
+            for place, output in zip(slots.outputs[slot], network.run(inputs[slot][batch])):
                 place[batch] = output
 
-    return run, network.integers
+    return run, network.quantizer
 
 
-def _warm(run: Run, settings: Settings, dtype: str) -> float:
+def _warm(run: Run, settings: Settings) -> float:
     """Run batches of all sizes that engines prepare a network for; seconds of a full slot once it is prepared."""
     size = 1
     while size < settings.batch:
-        run(0, size, dtype)
+        run(0, size)
         size *= 2
-    run(0, settings.batch, dtype)
+    run(0, settings.batch)
     begun = time.monotonic()
-    run(0, settings.most, dtype)
+    run(0, settings.most)
     return time.monotonic() - begun
 
 

@@ -15,7 +15,7 @@ from quantkit.deployment.instance import Instance, InstanceLaunch
 from quantkit.deployment.request_queue import Piece, RequestQueue
 from quantkit.deployment.slots import SLOTS
 from quantkit.errors import InstanceError, QuantkitError
-from quantkit.lowering.input_integers import InputIntegers
+from quantkit.lowering.input_quantizer import InputQuantizer
 
 # How often in a row an instance is started again before it is given up, and the pause before each time in seconds.
 _RESTARTS = 3
@@ -35,7 +35,7 @@ class KeptInstance:
     def __init__(self, launch: InstanceLaunch, queue: RequestQueue, window: float) -> None:
         self._launch, self._queue, self._window = launch, queue, window
         self._instance: Optional[Instance] = None
-        self._loaded: Future[Optional[InputIntegers]] = Future()
+        self._loaded: Future[Optional[InputQuantizer]] = Future()
         self._closed = False
         self._lock = RLock()
         # Its processes end with it, and it with the interpreter.
@@ -48,8 +48,8 @@ class KeptInstance:
         instance = self._instance
         return 0 if instance is None else instance.pid
 
-    def wait(self) -> Optional[InputIntegers]:
-        """Return when the network is loaded for the first time, with the integers that batches may be of.
+    def wait(self) -> Optional[InputQuantizer]:
+        """Return when the network is loaded for the first time; see ``Instance.wait``.
 
         Raises:
             QuantkitError: it cannot be.
@@ -90,10 +90,10 @@ class KeptInstance:
             try:
                 if (instance := self._start()) is None:
                     return
-                integers = instance.wait()
+                quantizer = instance.wait()
                 failures = 0
                 if not self._loaded.done():
-                    self._loaded.set_result(integers)
+                    self._loaded.set_result(quantizer)
                 has_more = self._serve(instance)
             except QuantkitError:
                 failures += 1
@@ -146,14 +146,13 @@ class KeptInstance:
         return self._queue.take_ahead(self._launch.batch, self._launch.most)
 
     def _begin(self, instance: Instance, slot: int, pieces: list[Piece]) -> None:
-        place, dtype = 0, pieces[0].data.dtype
-        room = instance.slots.input(slot, dtype)
-        for piece in pieces:
-            room[place : place + piece.size] = piece.data
-            place += piece.size
+        place, room = 0, instance.inputs[slot]
         try:
-            instance.begin(slot, place, dtype)
-        except InstanceError:
+            for piece in pieces:
+                room[place : place + piece.size] = piece.data
+                place += piece.size
+            instance.begin(slot, place)
+        except Exception:  # whoever waits must not wait for ever, whatever it is
             self._queue.put_back(pieces)
             raise
 

@@ -14,8 +14,9 @@ from quantkit.backends.one_input import with_one_input
 from quantkit.backends.registry import DEPLOYED, MXNET, ONNX_ENGINES, ONNXRUNTIME, unknown_engine
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.file_names import lstm_form
+from quantkit.data.preprocess import Preprocess
 from quantkit.errors import BundleError, EngineMissing, UserError
-from quantkit.lowering.input_integers import InputIntegers, input_integers
+from quantkit.lowering.input_quantizer import InputQuantizer, input_quantizer
 
 AUTO = "auto"
 """In place of an engine's name: the fastest engine."""
@@ -28,16 +29,16 @@ Step = Callable[[np.ndarray, Mapping[str, np.ndarray]], list[np.ndarray]]
 class RunningNetwork:
     """A network in an engine; one thread at a time may use it.
 
-    ``run`` takes a batch of any size, float32 or ``integers``, and returns all outputs of the network. It raises
-    BundleError if these do not match the bundle's manifest. ``step`` does the same from given states by the names of
-    their inputs; None where the network has none. ``integers`` are those that the network makes of its input; None
-    where it takes float32 alone.
+    ``run`` takes a batch of any size, float32 or what ``quantizer`` makes of it, and returns all outputs of the
+    network. It raises BundleError if these do not match the bundle's manifest. ``step`` does the same from given states
+    by the names of their inputs; None where the network has none. ``quantizer`` is that of an input that is made of
+    pixels; None where it is read as float32.
     """
 
     engine: str
     run: Run
     step: Optional[Step] = None
-    integers: Optional[InputIntegers] = None
+    quantizer: Optional[InputQuantizer] = None
 
 
 def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
@@ -55,8 +56,9 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     def step(batch: np.ndarray, given: Optional[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
         return _checked(bundle, session.run(deployed.values(name, batch, given)), len(batch))
 
-    integers = input_integers(deployed.network(bundle.graph), name) if engine == MXNET.name else None
-    return RunningNetwork(engine, lambda batch: step(batch, None), step if deployed.states else None, integers)
+    of_pixels = engine == MXNET.name and isinstance(bundle.preparation, Preprocess)
+    quantizer = input_quantizer(deployed.network(bundle.graph), name) if of_pixels else None
+    return RunningNetwork(engine, lambda batch: step(batch, None), step if deployed.states else None, quantizer)
 
 
 def _session(bundle: Bundle, engine: str) -> Session:

@@ -97,7 +97,7 @@ class Predictor:
         self._process = OwnProcess()
         self._runner = _loaded(bundle, engine, instances)
         self.engine = self._runner.engine
-        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, self._runner.integers)
+        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, self._runner.quantizer)
         self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ class Request:
     """Samples that somebody waits for; several instances may compute parts of them."""
 
     def __init__(self, data: np.ndarray, deadline: Optional[float] = None) -> None:
-        """``data``: (samples, ...); ``deadline``: by ``time.monotonic``, None for none."""
+        """``data``: float32 (samples, ...); ``deadline``: by ``time.monotonic``, None for none."""
         self.data, self.deadline = data, deadline
         self.future: Future[Outputs] = Future()
         self._outputs: Outputs = []
@@ -223,14 +223,11 @@ class RequestQueue:
         self._arrived.notify(piece.size)
 
     def _cut(self, most: int, longest: int) -> list[Piece]:
-        """The first ``most`` samples, or ``longest`` of one request; of requests that are no longer wanted none.
-
-        All are of one type.
-        """
+        """The first ``most`` samples, or ``longest`` of one request; of requests that are no longer wanted none."""
         pieces: list[Piece] = []
         while self._waiting and most > 0:
             piece = self._waiting[0]
-            if pieces and (piece.lost or piece.data.dtype != pieces[0].data.dtype) and piece.request.begin():
+            if piece.lost and pieces and piece.request.begin():
                 break
             self._waiting.popleft()
             self._samples -= piece.size

@@ -14,7 +14,7 @@ import numpy as np
 
 from quantkit.deployment.network import RunningNetwork, Step
 from quantkit.errors import DeadlineExceeded
-from quantkit.lowering.input_integers import InputIntegers
+from quantkit.lowering.input_quantizer import InputQuantizer
 
 Outputs = list[np.ndarray]
 """All outputs of a network for a batch, in the network's order."""
@@ -35,8 +35,8 @@ class Runner(Protocol):
         """How many processes run it; 0: it runs in this one."""
 
     @property
-    def integers(self) -> Optional[InputIntegers]:
-        """Those that batches may be of; None: float32 alone."""
+    def quantizer(self) -> Optional[InputQuantizer]:
+        """What may have made batches integers; None where they must be float32."""
 
     @property
     def step(self) -> Optional[Step]:
@@ -65,7 +65,7 @@ class Turns:
     def __init__(self, network: RunningNetwork) -> None:
         """Take over a network that is loaded."""
         self._network, self._lock = network, Lock()
-        self.engine, self.integers = network.engine, network.integers
+        self.engine, self.quantizer = network.engine, network.quantizer
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``Runner``; a run that has begun is not interrupted."""

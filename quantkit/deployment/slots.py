@@ -42,10 +42,9 @@ class Slots:
         self._inputs = arrays[::width]
         self.outputs = [arrays[slot * width + 1 : (slot + 1) * width] for slot in range(SLOTS)]
 
-    def input(self, slot: int, dtype: np.dtype) -> np.ndarray:
-        """The room for a slot's samples of a type that takes at most as much of it as float32."""
-        room = self._inputs[slot]
-        return room.reshape(-1).view(dtype)[: room.size].reshape(room.shape)
+    def inputs_of(self, dtype: str) -> list[np.ndarray]:
+        """The room for the samples of each slot, of a type that takes no more of it than float32."""
+        return [room.reshape(-1).view(dtype)[: room.size].reshape(room.shape) for room in self._inputs]
 
 
 def make_memory(batch: int, input_shape: Shape, output_shapes: Sequence[Shape]) -> int:

@@ -58,7 +58,7 @@ class DeployedForm:
 
         Args:
             data: the name of that input.
-            batch: float32 of shape (samples, ...).
+            batch: of shape (samples, ...).
             states: by the names of their inputs; None: zero.
         """
         own = apart(batch, self.joined) if self.joined else {data: batch}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from quantkit.deployment.inputs import InputReader
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.network import open_network
 from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.request_queue import Request
 from quantkit.errors import DataError
-from quantkit.lowering.input_integers import InputIntegers
+from quantkit.lowering.input_quantizer import InputQuantizer
+from tests.requirements import requires
 
 
 @pytest.fixture(scope="session")
@@ -63,30 +66,50 @@ def test_pixels_have_the_outputs_of_their_values(
     assert types == [*pixel_batches, *value_batches, *pixel_batches, *value_batches]
 
 
-def test_pixels_and_values_may_take_turns(int8: Bundle, pixels: list[np.ndarray], values: np.ndarray) -> None:
+@pytest.fixture
+def mixed(pixels: list[np.ndarray], values: np.ndarray) -> list[np.ndarray]:
+    return [pixel if index % 3 else value for index, (pixel, value) in enumerate(zip(pixels, values))]
+
+
+def test_pixels_and_values_may_take_turns(
+    int8: Bundle, mixed: list[np.ndarray], values: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     predictor = Predictor(int8)
-    mixed = [pixel if index % 3 else value for index, (pixel, value) in enumerate(zip(pixels, values))]
-    np.testing.assert_allclose(predictor.predict(mixed), predictor.predict(values), rtol=0, atol=0)
+    types = given_types(predictor, monkeypatch)
+    expected = predictor.predict(values)
+    np.testing.assert_array_equal(predictor.predict(mixed), expected)
+    assert types[-2:] == [("int8", 16), ("int8", 5)]
 
 
-def test_instances_are_handed_integers(int8: Bundle, pixels: list[np.ndarray], values: np.ndarray) -> None:
-    expected = Predictor(int8).predict(values)
+def test_instances_read_integers_alone(
+    int8: Bundle, pixels: list[np.ndarray], values: np.ndarray, mixed: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, handed = Predictor(int8).predict(values), set()
+
+    class Noted(Request):
+        def __init__(self, data: np.ndarray, *more: Any) -> None:
+            handed.add(data.dtype.name)
+            super().__init__(data, *more)
+
+    monkeypatch.setattr("quantkit.deployment.pool.Request", Noted)
     with Predictor(int8, instances=Instances(1, batch=4)) as predictor:
-        assert predictor._runner.integers == Predictor(int8)._runner.integers is not None
-        mixed = [pixel if index % 3 else value for index, (pixel, value) in enumerate(zip(pixels, values))]
+        assert predictor._runner.quantizer == Predictor(int8)._runner.quantizer is not None
         for given in (pixels, values, mixed):
             np.testing.assert_array_equal(predictor.predict(given), expected)
+        np.testing.assert_array_equal(asyncio.run(predictor.predict_async(values)), expected)
+    assert handed == {"int8"}
 
 
-def test_only_int8_networks_in_mxnet_have_them(bundle: Bundle, digits_onnx: Path) -> None:
-    assert open_network(bundle, "mxnet").integers is None
-    assert open_network(read_bundle(digits_onnx), "mxnet").integers is not None
-    for engine in ("onnxruntime", "openvino"):
-        try:
-            network = open_network(read_bundle(digits_onnx), engine)
-        except quantkit.errors.EngineMissing:
-            continue
-        assert network.integers is None
+def test_networks_that_read_no_pixels_have_none(bundle: Bundle, int8: Bundle) -> None:
+    assert open_network(bundle, "mxnet").quantizer is None
+    assert open_network(int8, "mxnet").quantizer is not None
+    assert open_network(replace(int8, preprocess=None), "mxnet").quantizer is None
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_other_engines_read_values(digits_onnx: Path, name: str) -> None:
+    requires(name)
+    assert open_network(read_bundle(digits_onnx), name).quantizer is None
 
 
 @pytest.mark.parametrize(
@@ -105,11 +128,11 @@ def test_what_is_no_image_is_refused(int8: Bundle, image: np.ndarray, message: s
         Predictor(int8).predict([image])
 
 
-def reader(preprocess: Preprocess, integers: InputIntegers, shape: tuple[int, ...] = (3, 8, 8)) -> InputReader:
-    return InputReader(shape, preprocess, integers=integers)
+def reader(preprocess: Preprocess, quantizer: InputQuantizer, shape: tuple[int, ...] = (3, 8, 8)) -> InputReader:
+    return InputReader(shape, preprocess, quantizer=quantizer)
 
 
-@pytest.mark.parametrize("integers", [InputIntegers(50.0, "int8"), InputIntegers(255.5 / 3, "uint8")], ids=repr)
+@pytest.mark.parametrize("quantizer", [InputQuantizer(50.0, "int8"), InputQuantizer(255.5 / 3, "uint8")], ids=repr)
 @pytest.mark.parametrize(
     "preprocess",
     [
@@ -120,27 +143,30 @@ def reader(preprocess: Preprocess, integers: InputIntegers, shape: tuple[int, ..
     ids=["imagenet", "turned", "letterbox"],
 )
 def test_every_level_of_every_channel_becomes_the_integer_of_its_value(
-    preprocess: Preprocess, integers: InputIntegers
+    preprocess: Preprocess, quantizer: InputQuantizer
 ) -> None:
     shape = (3, 16, 16)
     image = np.stack([np.random.default_rng(channel).permutation(256).reshape(16, 16) for channel in range(3)], axis=-1)
     image = image.astype(np.uint8)
-    (batch,) = reader(preprocess, integers, shape).batches([image])
-    np.testing.assert_array_equal(batch[0], integers.of(apply(preprocess, image, input_shape=shape)))
-    assert batch.dtype == integers.dtype and batch.flags.c_contiguous
+    (batch,) = reader(preprocess, quantizer, shape).batches([image])
+    np.testing.assert_array_equal(batch[0], quantizer.quantize(apply(preprocess, image, input_shape=shape)))
+    assert batch.dtype == quantizer.dtype and batch.flags.c_contiguous
 
 
 def test_values_that_are_not_finite_are_refused_as_ever() -> None:
     overflowing = Preprocess(scale=1e-30, std=(1e-30, 1, 1))
     with pytest.raises(DataError, match="image 0 holds NaN or infinite values"):
-        list(reader(overflowing, InputIntegers(1.0, "int8")).batches([np.full((8, 8, 3), 9, np.uint8)]))
+        list(reader(overflowing, InputQuantizer(1.0, "int8")).batches([np.full((8, 8, 3), 9, np.uint8)]))
 
 
-@pytest.mark.parametrize("method", ["predict", "classify"])
-def test_reduced_files_become_integers_too(int8: Bundle, method: str, tmp_path: Path) -> None:
+def test_reduced_files_become_integers_too(int8: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
-    file = tmp_path / "large.jpg"
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (400, 400, 3)).astype(np.uint8)).save(file)
-    call: Callable[[Any], Any] = getattr(Predictor(int8, reduced_decoding=True), method)
-    assert len(call(str(file))) == 1
+    file = tmp_path / "large.png"
+    pixels = np.random.default_rng(0).integers(0, 256, (400, 400, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(file)
+    predictor = Predictor(int8, reduced_decoding=True)
+    types = given_types(predictor, monkeypatch)
+    # Only JPEG files are decoded at a fraction of their size.
+    np.testing.assert_array_equal(predictor.predict(str(file)), Predictor(int8).predict(pixels))
+    assert types == [("int8", 1)]

@@ -129,7 +129,7 @@ def test_large_jpeg_files_may_be_decoded_at_a_fraction(
     np.testing.assert_allclose(reduced[0], whole[0], rtol=0, atol=0.1 * np.abs(whole[0]).max())
 
 
-@pytest.mark.parametrize(("sides", "threads"), [((32, 32), False), ((64, 64), False), ((65, 64), True)])
+@pytest.mark.parametrize(("sides", "threads"), [((32, 32), False), ((64, 32), False), ((65, 32), True)])
 def test_only_large_images_are_worth_threads(
     predictor: Predictor, sides: tuple[int, int], threads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,14 +57,6 @@ def test_requests_are_put_together_and_taken_apart_in_their_order() -> None:
         np.testing.assert_array_equal(squares, each.data**2)
 
 
-def test_a_batch_is_of_one_type() -> None:
-    integers = Request(np.arange(2, 5, dtype=np.int8)[:, None])
-    given_up = Request(np.arange(7, dtype=np.int8)[:, None])
-    waiting = queue(request(0, 2), integers, request(5, 2), given_up, request(7, 1))
-    given_up.future.cancel()
-    assert [samples(waiting.take(8, 0.0, LIMIT)) for _ in range(3)] == [[0, 1], [2, 3, 4], [5, 6, 7]]
-
-
 def test_idle_instances_share_what_waits() -> None:
     waiting = queue(instances=2)
     idle = in_threads(lambda: waiting.take(8, 0.0, LIMIT), 2)

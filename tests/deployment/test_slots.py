@@ -17,8 +17,9 @@ def test_what_one_writes_the_other_reads() -> None:
         here, there = Slots(descriptor, *FORM), Slots(descriptor, *FORM)
     finally:
         os.close(descriptor)
-    float32 = np.dtype("float32")
-    arrays = [(slots.input(slot, float32), *slots.outputs[slot]) for slots in (here, there) for slot in range(SLOTS)]
+    arrays = [
+        (slots.inputs_of("float32")[slot], *slots.outputs[slot]) for slots in (here, there) for slot in range(SLOTS)
+    ]
     written, read = sum(arrays[:SLOTS], ()), sum(arrays[SLOTS:], ())
     assert [array.shape for array in written] == [(3, 5), (3, 2, 7), (3, 1)] * SLOTS
     for number, array in enumerate(written):
@@ -36,8 +37,8 @@ def test_integers_take_the_place_of_values() -> None:
         os.close(descriptor)
     for slot in range(SLOTS):
         integers = np.arange(15, dtype=np.int8).reshape(3, 5) - slot
-        here.input(slot, integers.dtype)[:] = integers
-        np.testing.assert_array_equal(there.input(slot, integers.dtype), integers)
+        here.inputs_of("int8")[slot][:] = integers
+        np.testing.assert_array_equal(there.inputs_of("int8")[slot], integers)
         assert not any(output.any() for output in there.outputs[slot])
 
 

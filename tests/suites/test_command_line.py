@@ -46,3 +46,21 @@ def test_an_error_is_one_line() -> None:
     assert done.stderr.splitlines()[-1] == "error: no such images"
     assert "Traceback" not in done.stderr
     assert done.returncode != 0
+
+
+@pytest.mark.parametrize("options", [["--rounds", "1"], ["--rounds", "-3"], ["--rounds", "many"], ["--runs", "0"]])
+def test_too_few_readings_for_an_interval_are_refused_before_any(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from turns import timing_arguments
+
+    parser = timing_arguments("A suite.", rounds=5, runs=9)
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(options)
+    name, value = options
+    assert (
+        f"argument {name}: {value!r} is no whole number from {1 if name == '--runs' else 2} up"
+        in capsys.readouterr().err
+    )
+    found = parser.parse_args(["--rounds", "2", "--runs", "1"])
+    assert (found.rounds, found.runs) == (2, 1)

@@ -22,12 +22,11 @@ from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
 from quantkit.errors import EngineError
 from quantkit.host.memory import available_memory
 from quantkit.host.process import OwnProcess
-from quantkit.ir.graph import Graph
+from quantkit.ir.graph import Graph, Tensor
 
 # Of what an executor tells of itself: what lives at once shares no memory, the rest does.
 _ALLOCATED = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
 
-# What an input is bound as: float32, or the integers that the network would make of it.
 _FLOATS = "float32"
 _INTEGERS = frozenset({"int8", "uint8"})
 
@@ -45,7 +44,8 @@ class MxnetSession(Session):
 
     A batch of fewer images than it was first bound to is filled up with copies of its last one, a batch of more to the
     next power of two. A network whose inputs or outputs do not begin with the batch runs in the first shapes alone.
-    An input may be of the integers that the network would make of it, for which the network is bound again.
+    An input that the network only quantizes may be integers, which its quantize operators hand on as they are; the
+    network is bound to them apart.
     Several threads may use several sessions: the engine itself works for one at a time.
     """
 
@@ -67,6 +67,11 @@ class MxnetSession(Session):
             self._graph, self._symbol = graph, symbol_of(graph)
             self._args = {name: value for name, value in given.items() if name not in auxiliary}
             self._auxiliary = {name: given[name] for name in auxiliary}
+        self._quantized = frozenset(
+            name
+            for name in graph.inputs
+            if {node.op for node in graph.consumers.get(Tensor(name), ())} == {"_contrib_quantize_v2"}
+        )
         self._bound: dict[tuple[tuple[Shape, ...], tuple[str, ...]], _Bound] = {}
         self._first: Optional[tuple[Shape, ...]] = None
         self._forks = forks()
@@ -84,7 +89,10 @@ class MxnetSession(Session):
         values = [inputs[name] for name in self._graph.inputs]
         given = tuple(value.shape for value in values)
         shapes = self._shapes_for(given)
-        types = tuple(value.dtype.name if value.dtype.name in _INTEGERS else _FLOATS for value in values)
+        types = tuple(
+            value.dtype.name if name in self._quantized and value.dtype.name in _INTEGERS else _FLOATS
+            for name, value in zip(self._graph.inputs, values)
+        )
         with engine_calls("run the network"):
             bound = self._bound_to(shapes, types)
             for array, value in zip(bound.inputs, values):

@@ -67,3 +67,20 @@ def test_inputs_that_do_not_begin_with_the_batch_keep_their_shapes() -> None:
     assert session.run({"one": np.ones((4, 2)), "other": np.ones((2, 3))})[0].shape == (4, 3)
     with pytest.raises(EngineError, match="input 'other' has shape"):
         session.run({"one": np.ones((2, 2)), "other": np.ones((2, 3))})
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float64, np.int64])
+def test_other_types_become_float32_where_the_values_are_read(dtype: type) -> None:
+    session = MxnetSession(of_two("elemwise_add"))
+    one, other = np.arange(6, dtype=dtype).reshape(3, 2), np.full((3, 2), 0.5, np.float32)
+    np.testing.assert_array_equal(session.run({"one": one, "other": other})[0], np.arange(6).reshape(3, 2) + 0.5)
+
+
+def test_what_is_only_quantized_may_be_integers() -> None:
+    attrs = {"out_type": "int8", "min_calib_range": "-1.0", "max_calib_range": "1.0"}
+    graph = Graph((Node("q", "_contrib_quantize_v2", (ONE,), attrs),), ("one",), (Tensor("q"),), {})
+    session = MxnetSession(graph, {"one": (1, 4)})
+    integers = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
+    np.testing.assert_array_equal(session.run({"one": integers})[0], integers)
+    np.testing.assert_array_equal(session.run({"one": integers[:1]})[0], integers[:1])
+    np.testing.assert_array_equal(session.run({"one": np.full((2, 4), 0.5, np.float32)})[0], np.full((2, 4), 64))
