@@ -98,8 +98,8 @@ class Instance:
         except OSError as error:
             raise InstanceError("start", f"an instance cannot be started: {error.strerror or error}") from error
         self._patience = _LOADING_PATIENCE
-        # Until the network is loaded.
-        self.inputs = self.slots.inputs_of("float32")
+        self._quantizer: Optional[InputQuantizer] = None
+        self._inputs = self.slots.inputs_of("float32")
 
     @staticmethod
     def _command(launch: InstanceLaunch, channel: int, memory: int) -> Sequence[str]:
@@ -130,9 +130,20 @@ class Instance:
         """
         loaded = self._answer()
         self._patience = max(_LEAST_PATIENCE, 10 * float(loaded["seconds"]))
-        quantizer = None if loaded["quantizer"] is None else InputQuantizer(**loaded["quantizer"])
-        self.inputs = self.slots.inputs_of("float32" if quantizer is None else quantizer.dtype)
-        return quantizer
+        if loaded["quantizer"] is not None:
+            self._quantizer = InputQuantizer(**loaded["quantizer"])
+            self._inputs = self.slots.inputs_of(self._quantizer.dtype)
+        return self._quantizer
+
+    def put(self, slot: int, place: int, samples: np.ndarray) -> None:
+        """Put samples into a slot, from a place on: float32, or integers of the network's type."""
+        room = self._inputs[slot][place : place + len(samples)]
+        if samples.dtype == room.dtype or self._quantizer is None:
+            room[:] = samples
+            return
+        # One at a time stays in the processor's cache.
+        for one, sample in zip(room, samples):
+            one[...] = self._quantizer.quantize(sample)
 
     def begin(self, slot: int, size: int) -> None:
         """Have the first samples of a slot computed, after what was begun before.

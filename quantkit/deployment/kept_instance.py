@@ -146,10 +146,10 @@ class KeptInstance:
         return self._queue.take_ahead(self._launch.batch, self._launch.most)
 
     def _begin(self, instance: Instance, slot: int, pieces: list[Piece]) -> None:
-        place, room = 0, instance.inputs[slot]
+        place = 0
         try:
             for piece in pieces:
-                room[place : place + piece.size] = piece.data
+                instance.put(slot, place, piece.data)
                 place += piece.size
             instance.begin(slot, place)
         except Exception:  # whoever waits must not wait for ever, whatever it is

@@ -41,7 +41,7 @@ class Pool:
     Attributes:
         engine: the engine's name.
         placements: of the instances.
-        quantizer: what makes batches integers, for instances that read no others; None: they read float32.
+        quantizer: what makes batches integers, which instances then read alone; None: they read float32.
         step: None; states stay with their caller.
     """
 
@@ -91,7 +91,7 @@ class Pool:
         samples = 0
         try:
             for batch in batches:
-                pending.append(self._request(batch, deadline))
+                pending.append(Request(batch, deadline))
                 samples += len(batch)
                 self._queue.put(pending[-1])
                 while pending and (samples > self._ahead or pending[0].future.done()):
@@ -105,7 +105,7 @@ class Pool:
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
-        requests = [self._request(batch, deadline) for batch in batches]
+        requests = [Request(batch, deadline) for batch in batches]
         try:
             patience = requests[0].patience if requests else None
             return await asyncio.wait_for(self._answers(requests), patience)
@@ -115,12 +115,6 @@ class Pool:
             # Whoever cancels this gives up what nobody has begun to compute.
             for request in requests:
                 request.future.cancel()
-
-    def _request(self, batch: np.ndarray, deadline: Optional[float]) -> Request:
-        """A request; all are of one type, so that any may be put together."""
-        if self.quantizer is not None and batch.dtype != self.quantizer.dtype:
-            batch = self.quantizer.quantize(batch)
-        return Request(batch, deadline)
 
     async def _answers(self, requests: Sequence[Request]) -> list[Outputs]:
         loop = asyncio.get_running_loop()

@@ -18,7 +18,6 @@ from quantkit.deployment.inputs import InputReader
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.network import open_network
 from quantkit.deployment.predictor import Predictor
-from quantkit.deployment.request_queue import Request
 from quantkit.errors import DataError
 from quantkit.lowering.input_quantizer import InputQuantizer
 from tests.requirements import requires
@@ -84,20 +83,22 @@ def test_pixels_and_values_may_take_turns(
 def test_instances_read_integers_alone(
     int8: Bundle, pixels: list[np.ndarray], values: np.ndarray, mixed: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, handed = Predictor(int8).predict(values), set()
+    expected, quantized = Predictor(int8).predict(values), []
+    quantize = InputQuantizer.quantize
 
-    class Noted(Request):
-        def __init__(self, data: np.ndarray, *more: Any) -> None:
-            handed.add(data.dtype.name)
-            super().__init__(data, *more)
+    def noted(quantizer: InputQuantizer, array: np.ndarray) -> np.ndarray:
+        quantized.append(array.shape)
+        return quantize(quantizer, array)
 
-    monkeypatch.setattr("quantkit.deployment.pool.Request", Noted)
     with Predictor(int8, instances=Instances(1, batch=4)) as predictor:
         assert predictor._runner.quantizer == Predictor(int8)._runner.quantizer is not None
-        for given in (pixels, values, mixed):
+        predictor.predict(pixels[:1])
+        monkeypatch.setattr(InputQuantizer, "quantize", noted)
+        for given, in_this_process in ((pixels, 0), (values, 21), (mixed, 7)):
+            quantized.clear()
             np.testing.assert_array_equal(predictor.predict(given), expected)
+            assert quantized == [values.shape[1:]] * in_this_process
         np.testing.assert_array_equal(asyncio.run(predictor.predict_async(values)), expected)
-    assert handed == {"int8"}
 
 
 def test_networks_that_read_no_pixels_have_none(bundle: Bundle, int8: Bundle) -> None:
