@@ -43,7 +43,6 @@ from quantkit.files.folders import scratch_folder
 
 NETWORKS = ("cifar_resnet20_v1", "mobilenet0.25", "mobilenet1.0", "resnet50_v1")
 BATCHES = (1, 8)
-
 PIXEL_BATCHES = (1, 16)
 
 ENGINE, PREDICTOR = "engine", "predictor"

@@ -42,6 +42,15 @@ def predictor(directory: Path) -> Iterator[Predictor]:
         yield loaded
 
 
+def test_what_cannot_be_handed_over_is_answered(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*given: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(Instance, "put", failing)
+    with pytest.warns(InstanceWarning, match="broken"), pytest.raises(ValueError, match="broken"):
+        predictor.predict(np.zeros((1, *predictor.input_shape), np.float32), timeout=LIMIT)
+
+
 def pids(predictor: Predictor) -> list[int]:
     assert isinstance(predictor._runner, pool.Pool)
     return predictor._runner.pids()

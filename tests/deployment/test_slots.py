@@ -11,12 +11,16 @@ from quantkit.deployment.slots import SLOTS, Slots, make_memory, size_of
 FORM = 3, (5,), [(2, 7), (1,)]
 
 
-def test_what_one_writes_the_other_reads() -> None:
+def both_sides() -> tuple[Slots, Slots]:
     descriptor = make_memory(*FORM)
     try:
-        here, there = Slots(descriptor, *FORM), Slots(descriptor, *FORM)
+        return Slots(descriptor, *FORM), Slots(descriptor, *FORM)
     finally:
         os.close(descriptor)
+
+
+def test_what_one_writes_the_other_reads() -> None:
+    here, there = both_sides()
     arrays = [
         (slots.inputs_of("float32")[slot], *slots.outputs[slot]) for slots in (here, there) for slot in range(SLOTS)
     ]
@@ -30,11 +34,7 @@ def test_what_one_writes_the_other_reads() -> None:
 
 
 def test_integers_take_the_place_of_values() -> None:
-    descriptor = make_memory(*FORM)
-    try:
-        here, there = Slots(descriptor, *FORM), Slots(descriptor, *FORM)
-    finally:
-        os.close(descriptor)
+    here, there = both_sides()
     for slot in range(SLOTS):
         integers = np.arange(15, dtype=np.int8).reshape(3, 5) - slot
         here.inputs_of("int8")[slot][:] = integers

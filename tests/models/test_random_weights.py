@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -60,20 +61,35 @@ def test_batch_normalisation_gets_its_inputs_moments(engine: None, groups: int) 
     np.testing.assert_allclose(second.mean(axis=(0, 2, 3)), params["running_mean1"], atol=0.2)
 
 
-def test_attention_has_the_moments_of_a_product(engine: None) -> None:
-    """The trunk times one and a mask, as in residual attention networks."""
+def ones_and_a_mask(b: Builder, mask: Tensor) -> Tensor:
+    share = b.op("Activation", "share", mask, act_type="sigmoid")
+    return b.op("elemwise_add", "more", b.op("ones_like", "one", share), share)
+
+
+def one_and_a_mask(b: Builder, mask: Tensor) -> Tensor:
+    return b.op("_plus_scalar", "more", b.op("sigmoid", "share", mask), scalar=1.0)
+
+
+def one_and_a_scaled_mask(b: Builder, mask: Tensor) -> Tensor:
+    thrice = b.op("_mul_scalar", "thrice", b.op("sigmoid", "share", mask), scalar=3.0)
+    return b.op("_plus_scalar", "more", b.op("_div_scalar", "less", thrice, scalar=6.0), scalar=1.0)
+
+
+@pytest.mark.parametrize("factor", [ones_and_a_mask, one_and_a_mask, one_and_a_scaled_mask])
+@pytest.mark.parametrize("product", ["elemwise_mul", "broadcast_mul"])
+def test_attention_has_the_moments_of_a_product(
+    engine: None, factor: Callable[[Builder, Tensor], Tensor], product: str
+) -> None:
+    """The trunk times a factor that a mask decides, as in residual attention networks."""
     b = Builder()
     trunk, mask = b.relu("trunk", b.conv("layer", DATA, 3, 16)), b.conv("mask", DATA, 3, 16)
-    share = b.op("Activation", "share", mask, act_type="sigmoid")
-    attended = b.op(
-        "elemwise_mul", "attended", b.op("elemwise_add", "more", b.op("ones_like", "one", share), share), trunk
-    )
+    attended = b.op(product, "attended", factor(b, mask), trunk)
     norm = b.op("BatchNorm", "norm", attended, *(b.param(f"norm{n}", np.ones(16, np.float32)) for n in range(4)))
     graph = b.graph(norm)
     params = random_weights(graph, {name: array.shape for name, array in graph.params.items()})
     data = np.random.default_rng(0).standard_normal((8, 3, 32, 32)).astype(np.float32)
-    (product,) = run(replace(graph, outputs=(attended,), params=params).pruned(), {"data": data})
-    inner = product[:, :, 2:-2, 2:-2]
+    (computed,) = run(replace(graph, outputs=(attended,), params=params).pruned(), {"data": data})
+    inner = computed[:, :, 2:-2, 2:-2]
     np.testing.assert_allclose(inner.mean(axis=(0, 2, 3)), params["norm2"], rtol=0.1)
     # A channel's mask and trunk are correlated, which the expectation leaves out: right on average.
     assert 0.9 < np.mean(inner.var(axis=(0, 2, 3)) / params["norm3"]) < 1.1

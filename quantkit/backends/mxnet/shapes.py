@@ -69,7 +69,8 @@ def check_runs(graph: Graph, shapes: Mapping[str, Shape]) -> None:
 def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None:
     """Make sure that the engine survives a network with these shapes of its variables.
 
-    ``symbol`` is the graph's. The types of parameters are those of their arrays, inputs are float32.
+    ``symbol`` is the graph's. The types of parameters are those of their arrays. Inputs count as
+    float32; integers may take the place only of those that are quantized before all else reads them.
 
     Raises:
         EngineError: a tensor would be too large, or an operator would read or write beyond one.
