@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quantkit.data import object_store
+from quantkit.data import packed as packed_data
 from quantkit.data.annotated_sources import load_boxes, load_masks, load_people
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.dataset import CalibrationDataset
@@ -26,6 +27,12 @@ requires("object-store")
 
 MEMORY = "memory://kept/shards"
 NUMBER = 20
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    """Folders stay open as long as nothing changes: the same images, put again within a second, have not."""
+    packed_data._unchanged.cache_clear()
 
 
 @pytest.fixture
