@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from quantkit.deployment.instances import Instances
     from quantkit.deployment.loading import load
     from quantkit.deployment.predictor import Predictor
+    from quantkit.deployment.runtime import Runtime
     from quantkit.deployment.states import States
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.diagnosis.layers.calibration import Audit
@@ -88,19 +89,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Accuracy", "AdjustedNetwork", "Agreement", "Analysis", "Audit", "Batch", "BoxCorners", "CalibrationData",
     "CalibrationDataset", "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant",
-    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel", "FusionCheck",
-    "Goal", "Graph", "HandedState", "Images", "Instances", "JoinedInput", "JoinedInputs", "JudgedNetwork", "Kept",
-    "Keypoints", "Latency", "LayerError", "LeftOut", "LstmForm", "MedianInterval", "MixedPrecision", "Model",
-    "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement",
-    "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange", "PresetName", "Profiling", "Progress",
-    "QuantizationConfig", "QuantizationPlan", "QuantizedGraph", "QuantizedModel", "Range", "ReduceRange", "Report",
-    "Results", "Role", "Run", "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings",
-    "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise", "Subject", "Suite", "TaskEvaluation",
-    "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization", "TensorUse", "Verdict", "Verification",
-    "Vocabulary", "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task",
-    "export_onnx", "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement",
-    "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table", "run_benchmark",
-    "search_mixed_precision", "verify", "write_report", "write_table",
+    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel",
+    "FusionCheck", "Goal", "Graph", "HandedState", "Images", "Instances", "JoinedInput", "JoinedInputs",
+    "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LeftOut", "LstmForm", "MedianInterval",
+    "MixedPrecision", "Model", "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired",
+    "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange",
+    "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan", "QuantizedGraph",
+    "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "Runtime", "Sample", "Samples",
+    "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "Source", "SpeedProof", "States", "StatesKind",
+    "StepAccuracy", "StepNoise", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype",
+    "TensorQuantization", "TensorUse", "Verdict", "Verification", "Vocabulary", "__version__", "analyze",
+    "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx", "fuse", "load", "load_data",
+    "load_model", "lower", "make_report", "measure_agreement", "measure_latency", "plan", "profiled", "quantize",
+    "read_results", "read_table", "run_benchmark", "search_mixed_precision", "verify", "write_report", "write_table",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -129,6 +130,7 @@ _NAMES = {
     "quantkit.deployment.instances": ("Instances",),
     "quantkit.deployment.loading": ("load",),
     "quantkit.deployment.predictor": ("Predictor",),
+    "quantkit.deployment.runtime": ("Runtime",),
     "quantkit.deployment.states": ("States",),
     "quantkit.diagnosis.layers.analysis": ("Analysis", "LayerError"),
     "quantkit.diagnosis.layers.calibration": ("Audit",),

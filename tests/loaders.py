@@ -155,6 +155,12 @@ def _load_engines(path: Path) -> object:
         return repr(fastest._read(path.stem))
 
 
+def _load_deployment(path: Path) -> object:
+    from quantkit.deployment.deployment_file import read_deployment
+
+    return repr(read_deployment(path))
+
+
 def _load_build(path: Path) -> object:
     from unittest.mock import patch
 
@@ -240,6 +246,7 @@ LOADERS = (
     Loader("download notes", ".net.params.part.json", sound.download_notes, _load_notes),
     Loader("trust record", "net.params.record.json", sound.trust_record, _load_trusted),
     Loader("engines", "engines/net.json", sound.engines, _load_engines),
+    Loader("deployment", "deployment.toml", sound.deployment, _load_deployment),
     Loader("build", "builds/b/build.json", sound.build_record, _load_build),
     Loader("suite", "suite.toml", sound.suite_file, _load_suite),
     Loader("accuracy suite", "suite.toml", sound.accuracy_suite_file, _load_accuracy_suite),

@@ -260,6 +260,15 @@ def engines() -> bytes:
     return json.dumps([asdict(measured)]).encode()
 
 
+def deployment() -> bytes:
+    from quantkit.deployment.deployment_file import Deployment, TunedBundle, TunedHost, deployment_text
+    from quantkit.deployment.instances import Instances
+
+    bundle, host = TunedBundle("net", "int8", "0" * 64), TunedHost("0123456789abcdef", "a processor", 2)
+    goal, evidence = {"goal": "throughput"}, {"images_per_second": 100.5, "over_default": [1.2, 1.1, 1.3]}
+    return deployment_text(Deployment(bundle, host, "mxnet", "1.9.1", Instances("core"), goal, evidence)).encode()
+
+
 def build_record() -> bytes:
     from pydantic import TypeAdapter
 

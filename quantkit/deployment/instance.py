@@ -17,11 +17,11 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.backends.mxnet.subprocesses import environment, module_command
-from quantkit.benchmark.measuring.binding import threads_bound
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.bundle.bundle import Bundle
 from quantkit.deployment import instance_process
 from quantkit.deployment.instance_process import Settings
+from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.slots import Slots, make_memory
 from quantkit.errors import EngineError, InstanceError, error_of
 from quantkit.files.text import MEBIBYTE
@@ -53,6 +53,7 @@ class InstanceLaunch:
         engine: the engine's name.
         placement: where.
         batch: the most samples that it computes at once.
+        runtime: what its process is started with.
     """
 
     bundle: Bundle
@@ -60,6 +61,7 @@ class InstanceLaunch:
     engine: str
     placement: Placement
     batch: int
+    runtime: Runtime
 
     @property
     def most(self) -> int:
@@ -77,6 +79,7 @@ class Instance:
 
         Raises:
             InstanceError: it cannot be started.
+            UserError: what it should be started with is not installed.
         """
         manifest = launch.bundle.manifest
         form = launch.most, manifest.input.shape, [output.shape for output in manifest.outputs]
@@ -88,9 +91,7 @@ class Instance:
                 with theirs:
                     self._process = subprocess.Popen(
                         self._command(launch, theirs.fileno(), memory),
-                        env=environment(
-                            OMP_NUM_THREADS=str(launch.placement.threads), **threads_bound(launch.placement, "gnu")
-                        ),
+                        env=environment(**launch.runtime.variables(launch.engine, launch.placement)),
                         stdin=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(), memory),
                         # Ctrl-C in a terminal is for this process, which ends its instances.

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Optional, Union
 
 from quantkit.benchmark.placement.placement import Placement, place
+from quantkit.deployment.runtime import DEFAULT_RUNTIME, Runtime
 from quantkit.errors import UserError
 from quantkit.host.topology import read_topology
-from quantkit.kinds import seconds, whole_number
+from quantkit.kinds import of_kind, seconds, whole_number
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,14 @@ class Instances:
         threads: the cores of each, where ``placement`` is a number; None: as many as possible.
         batch: the most samples that an instance computes at once.
         window: how long an idle instance waits for a full batch, in seconds.
+        runtime: what each process is started with.
     """
 
     placement: Union[str, int] = "core"
     threads: Optional[int] = None
     batch: int = 8
     window: float = 0.0
+    runtime: Runtime = DEFAULT_RUNTIME
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -36,16 +39,18 @@ class Instances:
         """
         whole_number("batch", self.batch, 1)
         seconds("window", self.window)
+        of_kind("runtime", self.runtime, Runtime, "such as Runtime(allocator='jemalloc')")
         if self.threads is not None:
             whole_number("threads", self.threads, 1)
-            if not self._policy.isdigit():
+            if not str(self.placement).isdigit():
                 raise UserError(
-                    f"threads are of a number of instances, and instances are {self._policy!r}; leave threads out"
+                    f"threads are of a number of instances, and instances are {self.placement!r}; leave threads out"
                 )
 
     @property
-    def _policy(self) -> str:
-        return str(self.placement)
+    def policy(self) -> str:
+        """The placement with the cores of each, as ``quantkit benchmark`` names it."""
+        return str(self.placement) if self.threads is None else f"{self.placement}x{self.threads}"
 
     def placements(self) -> tuple[Placement, ...]:
         """Where each lies on this machine.
@@ -53,5 +58,4 @@ class Instances:
         Raises:
             UserError: there is no such policy, or no room for them.
         """
-        policy = self._policy if self.threads is None else f"{self._policy}x{self.threads}"
-        return place(policy, read_topology())
+        return place(self.policy, read_topology())

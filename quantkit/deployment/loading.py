@@ -8,6 +8,7 @@ from typing import Optional, Union
 
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
+from quantkit.deployment.deployment_file import read_deployment
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import UserError
@@ -22,6 +23,7 @@ def load(
     instances: Union[Instances, str, int, None] = None,
     threads: Optional[int] = None,
     reduced_decoding: bool = False,
+    deployment: Union[str, os.PathLike[str], None] = None,
 ) -> Predictor:
     """Load a bundle to predict with it.
 
@@ -36,10 +38,12 @@ def load(
         reduced_decoding: whether JPEG files that have at least four times the height and width that the preprocessing
             scales them to are decoded at a half, a quarter or an eighth of their size, which takes less time. What the
             network reads differs a little. ``detect``, ``segment`` and ``pose`` decode at full size.
+        deployment: the file that ``quantkit tune`` wrote for this bundle on this machine; it says engine and instances.
 
     Raises:
         UserError: the directory is not a bundle, the bundle's weights are random, it lacks the ONNX file that the
-            engine needs, there is no room for the instances, or threads are given without a number of them.
+            engine needs, there is no room for the instances, threads are given without a number of them, or the
+            deployment is of another bundle or host.
         BundleError: a file of the bundle is missing or was changed.
         EngineError: the bundle's network cannot run here.
         EngineMissing: the engine is not installed.
@@ -50,11 +54,30 @@ def load(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"
         )
+    if deployment is not None:
+        return _deployed(
+            directory, Path(deployment), allow_random_weights, reduced_decoding, engine, instances, threads
+        )
     spread = _spread(instances, threads)
     return reading_whole(
         directory,
         lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread, reduced_decoding),
     )
+
+
+def _deployed(
+    directory: Path, file: Path, allow_random_weights: bool, reduced_decoding: bool, *given: object
+) -> Predictor:
+    if any(each is not None for each in given):
+        raise UserError(f"{file} says engine and instances; leave engine, instances and threads out, or the deployment")
+    tuned = read_deployment(file)
+
+    def load_tuned() -> Predictor:
+        bundle = read_bundle(directory)
+        tuned.check(bundle, file)
+        return Predictor(bundle, allow_random_weights, tuned.engine, tuned.instances, reduced_decoding)
+
+    return reading_whole(directory, load_tuned)
 
 
 def _spread(instances: Union[Instances, str, int, None], threads: Optional[int]) -> Optional[Instances]:

@@ -51,13 +51,14 @@ class Pool:
         """Start the instances; all have loaded the network when this returns.
 
         Raises:
-            UserError: there is no room for them.
+            UserError: there is no room for them, or their runtime is not installed.
             QuantkitError: the network cannot run there.
             InstanceError: an instance cannot be started.
         """
         self.engine, self.placements = engine, instances.placements()
         number, directory = len(self.placements), bundle.directory.absolute()
-        launches = [InstanceLaunch(bundle, directory, engine, each, instances.batch) for each in self.placements]
+        form, runtime = (bundle, directory, engine), instances.runtime
+        launches = [InstanceLaunch(*form, each, instances.batch, runtime) for each in self.placements]
         # Of each instance what is computed, and what is ready.
         self._ahead = SLOTS * sum(launch.most for launch in launches)
         self._queue = RequestQueue(max(_WAITING, 4 * instances.batch) * number, number)

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from ctypes.util import find_library
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from quantkit.benchmark.variants import STOCK
 from quantkit.benchmark.workers.instance import WORKER
 from quantkit.errors import UserError
 from quantkit.host.cpu import read_cpu
+from quantkit.host.preloaded import allocator_library, intel_openmp
 from quantkit.host.threads import default_threads
 
 # Prefixes of variables that OpenMP runtimes, math libraries, allocators and engines read; the user's settings for
@@ -34,15 +34,6 @@ _STEERING = (
 
 # Where several threads copy arrays, libgomp has those of operators sleep in between. MXNet 1.5 has the first name.
 _COPIED_BY_ONE_THREAD = dict.fromkeys(("MXNET_CPU_PARALLEL_COPY_SIZE", "MXNET_CPU_PARALLEL_SIZE"), str(2**31 - 1))
-
-# The libraries of each allocator, the best first, and the Debian package of one.
-_ALLOCATORS = {
-    "jemalloc": (("jemalloc",), "libjemalloc2"),
-    "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "libtcmalloc-minimal4"),
-}
-
-OPENMP = ("gnu", "intel")
-ALLOCATORS = ("system", *_ALLOCATORS)
 
 
 def launch(
@@ -100,11 +91,9 @@ def environment(
     """
     openmp = settings.openmp or openmp
     base = {name: value for name, value in foreign_environment(inherited).items() if not name.startswith(_STEERING)}
-    preloaded = [
-        *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET.name else []),
-        *([_allocator(allocator)] if allocator != "system" else []),
-    ]
-    libraries = {"LD_PRELOAD": ":".join(preloaded)} if preloaded else {}
+    runtime = _intel_openmp(build) if openmp == "intel" and build.engine == MXNET.name else None
+    preloaded = ":".join(filter(None, (runtime, allocator_library(allocator))))
+    libraries = {"LD_PRELOAD": preloaded} if preloaded else {}
     if build.engine != MXNET.name:
         return {**base, **libraries}
     return {
@@ -139,21 +128,12 @@ def threads_bound(placement: Placement, openmp: str) -> dict[str, str]:
 
 def _intel_openmp(build: Build) -> str:
     """The path of the library, in the mxnet-mkl wheel or from the package intel-openmp in the build's environment."""
-    folders = (Path(build.library).parent, Path(build.python).parent.parent / "lib")
-    for folder in folders:
-        if (folder / "libiomp5.so").is_file():
-            return str(folder / "libiomp5.so")
-    raise UserError(
-        f"build {build.name} has no Intel OpenMP (libiomp5.so); use a build of mxnet-mkl, "
-        f"or `{build.python} -m pip install intel-openmp`"
-    )
-
-
-def _allocator(name: str) -> str:
-    libraries, package = _ALLOCATORS[name]
-    library = next(filter(None, map(find_library, libraries)), None)
+    library = intel_openmp((Path(build.library).parent, Path(build.python).parent.parent / "lib"))
     if library is None:
-        raise UserError(f"the allocator {name} is not installed (Debian, Ubuntu: apt-get install {package})")
+        raise UserError(
+            f"build {build.name} has no Intel OpenMP (libiomp5.so); use a build of mxnet-mkl, "
+            f"or `{build.python} -m pip install intel-openmp`"
+        )
     return library
 
 

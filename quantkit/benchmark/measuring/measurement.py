@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.environments import open_builds
-from quantkit.benchmark.measuring.binding import ALLOCATORS, OPENMP, launch
+from quantkit.benchmark.measuring.binding import launch
 from quantkit.benchmark.measuring.loadgen import check_loadgen
 from quantkit.benchmark.measuring.runner import run_suite
 from quantkit.benchmark.measuring.team import Launch
@@ -30,6 +30,7 @@ from quantkit.errors import QuantkitError, UserError
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import cut_short, read_limits
 from quantkit.host.machine import describe, throttled
+from quantkit.host.preloaded import ALLOCATORS, OPENMP
 from quantkit.host.revision import own_revision
 from quantkit.host.topology import Topology, read_topology
 from quantkit.kinds import number, of_kind

@@ -15,6 +15,7 @@ from quantkit.benchmark.measuring.binding import environment, launch
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.benchmark.results.results import Settings
 from quantkit.errors import UserError
+from quantkit.host import preloaded
 
 PINNED = Placement((0, 2), (1,), 2)
 UNPINNED = Placement(None, None, 2)
@@ -138,7 +139,7 @@ def test_no_intel_openmp(build: Build) -> None:
 @pytest.mark.parametrize(("allocator", "library"), [("jemalloc", "libjemalloc.so.2"), ("tcmalloc", "libtcmalloc.so.4")])
 def test_allocators(build: Build, monkeypatch: pytest.MonkeyPatch, allocator: str, library: str) -> None:
     installed = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc.so.4"}
-    monkeypatch.setattr(binding, "find_library", installed.get)
+    monkeypatch.setattr(preloaded, "find_library", installed.get)
     assert environment(build, "fp32", PINNED, allocator=allocator, inherited={})["LD_PRELOAD"] == library
 
 
@@ -146,7 +147,7 @@ def test_allocators(build: Build, monkeypatch: pytest.MonkeyPatch, allocator: st
 def test_allocators_that_are_missing(
     build: Build, monkeypatch: pytest.MonkeyPatch, allocator: str, package: str
 ) -> None:
-    monkeypatch.setattr(binding, "find_library", lambda name: None)
+    monkeypatch.setattr(preloaded, "find_library", lambda name: None)
     with pytest.raises(UserError, match=package):
         environment(build, "fp32", PINNED, allocator=allocator, inherited={})
 
