@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.backends.mxnet.subprocesses import environment, module_command
+from quantkit.backends.mxnet.subprocesses import environment
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.bundle.bundle import Bundle
 from quantkit.deployment import instance_process
-from quantkit.deployment.instance_process import Settings
+from quantkit.deployment.child_process import ChildProcess
 from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.slots import Slots, make_memory
-from quantkit.errors import EngineError, InstanceError, error_of
+from quantkit.errors import InstanceError
 from quantkit.files.text import MEBIBYTE
 from quantkit.lowering.input_quantizer import InputQuantizer
 
@@ -39,8 +33,7 @@ _ROOM = 16 * MEBIBYTE
 # So many values are quantized at a time, which stay in the processor's cache.
 _CACHED = 1 << 17
 
-# Seconds between looks whether the process lives: a fork of this one may hold its channel open.
-_LOOK_EVERY = 1.0
+_NOUN = "an instance"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,38 +80,29 @@ class Instance:
             memory = make_memory(*form)
             try:
                 self.slots = Slots(memory, *form)
-                self._channel, theirs = Pipe()
-                with theirs:
-                    self._process = subprocess.Popen(
-                        self._command(launch, theirs.fileno(), memory),
-                        env=environment(**launch.runtime.variables(launch.engine, launch.placement)),
-                        stdin=subprocess.DEVNULL,
-                        pass_fds=(theirs.fileno(), memory),
-                        # Ctrl-C in a terminal is for this process, which ends its instances.
-                        start_new_session=True,
-                    )
+                variables = environment(**launch.runtime.variables(launch.engine, launch.placement))
+                settings = self._settings(launch, memory)
+                self._process = ChildProcess(_NOUN, instance_process.__name__, settings, variables, (memory,))
             finally:
                 os.close(memory)
         except OSError as error:
-            raise InstanceError("start", f"an instance cannot be started: {error.strerror or error}") from error
+            raise InstanceError("start", f"{_NOUN} cannot be started: {error.strerror or error}") from error
         self._patience = _LOADING_PATIENCE
         self._quantizer: Optional[InputQuantizer] = None
         self._inputs = self.slots.inputs_of("float32")
 
     @staticmethod
-    def _command(launch: InstanceLaunch, channel: int, memory: int) -> Sequence[str]:
-        settings = Settings(
-            str(launch.directory),
-            launch.bundle.sha256,
-            launch.engine,
-            _listed(launch.placement.cpus),
-            _listed(launch.placement.nodes),
-            launch.batch,
-            launch.most,
-            channel,
-            memory,
-        )
-        return module_command(instance_process.__name__, json.dumps(asdict(settings)))
+    def _settings(launch: InstanceLaunch, memory: int) -> dict[str, Any]:
+        return {
+            "bundle": str(launch.directory),
+            "sha256": launch.bundle.sha256,
+            "engine": launch.engine,
+            "cpus": launch.placement.cpus,
+            "nodes": launch.placement.nodes,
+            "batch": launch.batch,
+            "most": launch.most,
+            "memory": memory,
+        }
 
     @property
     def pid(self) -> int:
@@ -132,7 +116,7 @@ class Instance:
             QuantkitError: it cannot run there.
             InstanceError: the process ended, or hangs.
         """
-        loaded = self._answer()
+        loaded = self._process.answer(self._patience)
         self._patience = max(_LEAST_PATIENCE, 10 * float(loaded["seconds"]))
         if loaded["quantizer"] is not None:
             self._quantizer = InputQuantizer(**loaded["quantizer"])
@@ -155,10 +139,7 @@ class Instance:
         Raises:
             InstanceError: the process ended.
         """
-        try:
-            self._channel.send_bytes(json.dumps([slot, size]).encode())
-        except OSError as error:
-            raise self._gone() from error
+        self._process.send([slot, size])
 
     def end(self) -> Optional[Exception]:
         """Wait until what was begun first is computed; why it could not be, None if it is.
@@ -167,7 +148,7 @@ class Instance:
             InstanceError: the process ended, or hangs.
         """
         try:
-            self._answer()
+            self._process.answer(self._patience)
         except InstanceError:
             raise
         except Exception as error:
@@ -176,7 +157,7 @@ class Instance:
 
     def lives(self) -> bool:
         """Whether the process has not ended."""
-        return self._process.poll() is None
+        return self._process.lives()
 
     def kill(self) -> None:
         """End the process, whatever it does; the thread that waits for it gets an ``InstanceError``."""
@@ -184,37 +165,4 @@ class Instance:
 
     def close(self) -> None:
         """End the process and close the channel; of the thread that uses it."""
-        self._process.kill()
-        self._process.wait()
-        self._channel.close()
-
-    def _answer(self) -> dict[str, Any]:
-        deadline = time.monotonic() + self._patience
-        try:
-            while not self._channel.poll(_LOOK_EVERY):
-                if not self.lives():
-                    raise self._gone()
-                if time.monotonic() > deadline:
-                    self._process.kill()
-                    raise InstanceError("hung", f"an instance gave no answer for {self._patience:.0f} s")
-            answer: dict[str, Any] = json.loads(self._channel.recv_bytes())
-        except (EOFError, OSError) as error:
-            raise self._gone() from error
-        if "error" in answer:
-            kind, message = answer["error"]
-            raise error_of(kind, message, EngineError)
-        return answer
-
-    def _gone(self) -> InstanceError:
-        self._process.kill()
-        code = self._process.wait()
-        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
-        return InstanceError("killed" if code < 0 else "crashed", f"an instance {how}")
-
-
-def _signal(number: int) -> str:
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def _listed(numbers: Optional[Sequence[int]]) -> Optional[list[int]]:
-    return None if numbers is None else list(numbers)
+        self._process.close()
