@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from quantkit.deployment.predictor import Predictor
     from quantkit.deployment.runtime import Runtime
     from quantkit.deployment.states import States
+    from quantkit.deployment.streams import Streams
+    from quantkit.deployment.tuning.goal import TuningGoal
+    from quantkit.deployment.tuning.search import Tuned, tune
+    from quantkit.deployment.tuning.write import write_tuning
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.diagnosis.layers.calibration import Audit
     from quantkit.diagnosis.layers.overflow import Overflow
@@ -97,11 +101,12 @@ __all__ = [
     "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan", "QuantizedGraph",
     "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "Runtime", "Sample", "Samples",
     "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "Source", "SpeedProof", "States", "StatesKind",
-    "StepAccuracy", "StepNoise", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype",
-    "TensorQuantization", "TensorUse", "Verdict", "Verification", "Vocabulary", "__version__", "analyze",
-    "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx", "fuse", "load", "load_data",
-    "load_model", "lower", "make_report", "measure_agreement", "measure_latency", "plan", "profiled", "quantize",
-    "read_results", "read_table", "run_benchmark", "search_mixed_precision", "verify", "write_report", "write_table",
+    "StepAccuracy", "StepNoise", "Streams", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor",
+    "TensorDtype", "TensorQuantization", "TensorUse", "Tuned", "TuningGoal", "Verdict", "Verification", "Vocabulary",
+    "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx",
+    "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement", "measure_latency", "plan",
+    "profiled", "quantize", "read_results", "read_table", "run_benchmark", "search_mixed_precision", "tune", "verify",
+    "write_report", "write_table", "write_tuning",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -132,6 +137,10 @@ _NAMES = {
     "quantkit.deployment.predictor": ("Predictor",),
     "quantkit.deployment.runtime": ("Runtime",),
     "quantkit.deployment.states": ("States",),
+    "quantkit.deployment.streams": ("Streams",),
+    "quantkit.deployment.tuning.goal": ("TuningGoal",),
+    "quantkit.deployment.tuning.search": ("Tuned", "tune"),
+    "quantkit.deployment.tuning.write": ("write_tuning",),
     "quantkit.diagnosis.layers.analysis": ("Analysis", "LayerError"),
     "quantkit.diagnosis.layers.calibration": ("Audit",),
     "quantkit.diagnosis.layers.overflow": ("Overflow",),

@@ -56,10 +56,11 @@ class Backend(Protocol[NetworkT]):
     """An engine; only its methods import the engine's package.
 
     ``rewrites`` is whether the engine rewrites a network before it runs it, so that layers may compute in another
-    precision than the network's.
+    precision than the network's; ``has_streams`` whether it runs a network several times at once in one process.
     """
 
     rewrites: ClassVar[bool] = False
+    has_streams: ClassVar[bool] = False
 
     def version(self) -> str:
         """The version of the installed engine.
@@ -89,6 +90,18 @@ class Backend(Protocol[NetworkT]):
             EngineError: the engine does not accept the network.
             ForkError: this process is a fork of one that has used an engine that does not survive a fork.
         """
+
+    def open_streams(self, network: NetworkT, number: int, threads: int) -> list[Session]:
+        """Load a network that runs ``number`` times at once, each time with so many threads; weights are shared.
+
+        Returns:
+            A session for each, which may run at the same time as the others.
+
+        Raises:
+            EngineError: the engine does not accept the network, or cannot do so.
+            EngineMissing, ForkError: see ``open_session``.
+        """
+        raise EngineError("this engine runs a network once at a time in a process; use instances")
 
     def executed_layers(self, network: NetworkT, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
         """Run a network once and list the kernels that computed its layers; empty if the engine does not rewrite.

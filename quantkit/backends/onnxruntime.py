@@ -41,6 +41,7 @@ class OnnxRuntimeBackend(Backend[bytes]):
     """ONNX Runtime, which rewrites networks before it runs them."""
 
     rewrites: ClassVar[bool] = True
+    has_streams: ClassVar[bool] = True
 
     def version(self) -> str:
         """See ``Backend``."""
@@ -49,6 +50,13 @@ class OnnxRuntimeBackend(Backend[bytes]):
     def open_session(self, network: bytes, shapes: Optional[Mapping[str, Shape]] = None) -> OnnxRuntimeSession:
         """Load an ONNX file's bytes; see ``Backend``."""
         return OnnxRuntimeSession(_load(network, session_options(session_threads())))
+
+    def open_streams(self, network: bytes, number: int, threads: int) -> list[Session]:
+        """See ``Backend``; weights are shared by streams of one thread, which runs in its caller's."""
+        if threads == 1:
+            shared = _load(network, session_options(1))
+            return [OnnxRuntimeSession(shared) for _ in range(number)]
+        return [OnnxRuntimeSession(_load(network, session_options(threads))) for _ in range(number)]
 
     def executed_layers(self, network: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
         """The layers in ONNX Runtime's profile; see ``Backend``."""

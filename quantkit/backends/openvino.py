@@ -39,6 +39,7 @@ class OpenVinoBackend(Backend[bytes]):
     """OpenVINO, which rewrites networks before it runs them."""
 
     rewrites: ClassVar[bool] = True
+    has_streams: ClassVar[bool] = True
 
     def version(self) -> str:
         """See ``Backend``."""
@@ -46,11 +47,18 @@ class OpenVinoBackend(Backend[bytes]):
 
     def open_session(self, network: bytes, shapes: Optional[Mapping[str, Shape]] = None) -> OpenVinoSession:
         """Load an ONNX file's bytes; see ``Backend``."""
-        return OpenVinoSession(_compiled(network))
+        return OpenVinoSession(_compiled(network, compiler_settings(session_threads())))
+
+    def open_streams(self, network: bytes, number: int, threads: int) -> list[Session]:
+        """See ``Backend``."""
+        settings = {**compiler_settings(number * threads), "NUM_STREAMS": number}
+        compiled = _compiled(network, settings)
+        sessions: list[Session] = [OpenVinoSession(compiled) for _ in range(number)]
+        return sessions
 
     def executed_layers(self, network: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
         """The layers of OpenVINO's runtime model; see ``Backend``."""
-        compiled = _compiled(network)
+        compiled = _compiled(network, compiler_settings(session_threads()))
         # Kernels are chosen for the shapes of the first run.
         OpenVinoSession(compiled).run(inputs)
         return tuple(_executed(compiled.get_runtime_model()))
@@ -78,7 +86,7 @@ class OpenVinoSession(Session):
             if not shape.compatible(OPENVINO.library().PartialShape(list(inputs[name].shape))):
                 raise EngineError(f"OpenVINO cannot run the network: {name!r} is {inputs[name].shape}, not {shape}")
         with _errors("run the network"):
-            return arrays(self._request.infer(dict(inputs)).to_tuple())
+            return arrays(self._request.infer(dict(inputs), share_inputs=True).to_tuple())
 
 
 def _executed(model: Any) -> Iterator[ExecutedLayer]:
@@ -115,13 +123,12 @@ def compiler_settings(threads: int) -> dict[str, Any]:
     return {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
 
 
-def _compiled(content: bytes) -> Any:
+def _compiled(content: bytes, settings: Mapping[str, Any]) -> Any:
     openvino = OPENVINO.library()
     _first_use().check("OpenVINO")
-    settings = compiler_settings(session_threads())
     with _errors("load the network"):
         core = openvino.Core()
-        return core.compile_model(core.read_model(BytesIO(content)), "CPU", settings)
+        return core.compile_model(core.read_model(BytesIO(content)), "CPU", dict(settings))
 
 
 @cache

@@ -30,6 +30,7 @@ _EXAMPLES = (
     "quantkit export resnet50_v1-int8 --out resnet50.onnx",
     "quantkit benchmark resnet50 --builds native,onednn --batch 1,16",
     "quantkit report resnet50_v1-benchmark --out report",
+    "quantkit tune resnet50_v1-int8 --p99 15ms",
     "quantkit doctor",
 )
 _MORE_MEMORY = (
@@ -53,6 +54,7 @@ _VERBS = {
     "explain": "Say what became of each operator, and why.",
     "verify": "Check that a bundle is complete and unaltered.",
     "predict": "Run a bundle's network on images and show what it finds.",
+    "tune": "Find the fastest deployment of a bundle on this machine.",
     "export": "Write a network as an ONNX file.",
     "benchmark": "Measure speed across builds and pinned instances, or accuracy form by form.",
     "report": "Make a report of benchmark results.",

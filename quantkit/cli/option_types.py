@@ -157,3 +157,34 @@ class Milliseconds(click.ParamType):
         if not 0 < milliseconds < float("inf"):
             self.fail(f"{value!r} is not a time such as 15ms", param, ctx)
         return milliseconds
+
+
+class Memory(click.ParamType):
+    """``4GB``, ``512MB``, or with binary units ``4GiB``."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> int:
+        """The bytes."""
+        units = {"MB": 10**6, "GB": 10**9, "MIB": 1 << 20, "GIB": 1 << 30}
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([MG]i?B)", str(value).strip(), re.ASCII | re.IGNORECASE)
+        size = int(float(found[1]) * units[found[2].upper()]) if found else 0
+        if not size:
+            self.fail(f"{value!r} is not a size such as 4GB or 512MB", param, ctx)
+        return size
+
+
+class Share(click.ParamType):
+    """``99%`` or ``0.99``."""
+
+    name = "SHARE"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
+        """The share, from 0 to 1."""
+        text, factor = str(value).strip(), 1.0
+        if text.endswith("%"):
+            text, factor = text[:-1].strip(), 0.01
+        share = factor * float(text) if re.fullmatch(r"\d{1,3}(?:\.\d{1,9})?", text, re.ASCII) else -1.0
+        if not 0 <= share <= 1:
+            self.fail(f"{value!r} is not a share such as 99%", param, ctx)
+        return share

@@ -15,6 +15,7 @@ from quantkit.bundle.bundle import Bundle
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.network import known_engine
 from quantkit.deployment.runtime import Runtime
+from quantkit.deployment.streams import Streams
 from quantkit.errors import UserError
 from quantkit.files.files import writing
 from quantkit.files.schema import FirstFaultOnly, first_fault
@@ -75,7 +76,8 @@ class Deployment:
         host: on which machine.
         engine: the engine's name.
         engine_version: its version when this was measured.
-        instances: the processes that run the network; None: the one that loads it.
+        spread: the processes that run the network, or the streams of the one that loads it; None: that one, once at a
+            time.
         goal: what was asked for, as names and values.
         evidence: what was measured, likewise; lists are a ratio and its interval.
     """
@@ -84,7 +86,7 @@ class Deployment:
     host: TunedHost
     engine: str
     engine_version: str
-    instances: Optional[Instances]
+    spread: Union[Instances, Streams, None]
     goal: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
@@ -127,6 +129,18 @@ class _Spread:
 
 
 @dataclass(frozen=True)
+class _Streams:
+    """``Streams`` in the file."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    number: _Count
+    threads: _Count = 1
+    batch: _Count = 8
+    window: Annotated[FiniteFloat, Field(ge=0, le=1e6)] = 0.0
+
+
+@dataclass(frozen=True)
 class _Runtime:
     """``Runtime`` in the file."""
 
@@ -151,6 +165,7 @@ class _File:
     bundle: TunedBundle
     host: TunedHost
     instances: Optional[_Spread] = None
+    streams: Optional[_Streams] = None
     runtime: _Runtime = _Runtime()
     goal: _Figures = field(default_factory=dict)
     evidence: _Figures = field(default_factory=dict)
@@ -173,8 +188,10 @@ def deployment_text(deployment: Deployment) -> str:
         "engine_version": deployment.engine_version,
     }
     tables = {"bundle": asdict(deployment.bundle), "host": asdict(deployment.host)}
-    if deployment.instances is not None:
-        spread = deployment.instances
+    spread = deployment.spread
+    if isinstance(spread, Streams):
+        tables["streams"] = {**asdict(spread), "number": spread.count, "window": float(spread.window)}
+    elif spread is not None:
         tables["instances"] = {"placement": spread.policy, "batch": spread.batch, "window": float(spread.window)}
         tables["runtime"] = asdict(spread.runtime)
     tables |= {"goal": dict(deployment.goal), "evidence": dict(deployment.evidence)}
@@ -206,15 +223,20 @@ def read_deployment(path: Path) -> Deployment:
         raise UserError(f"{path} is no TOML of texts, numbers and tables ({error}); {_REMEDY}") from error
     try:
         found = _schema().validate_json(text)
-        spread, runtime = found.instances, Runtime(**asdict(found.runtime))
-        instances = None if spread is None else Instances(**asdict(spread), runtime=runtime)
+        if found.instances is not None and found.streams is not None:
+            raise UserError("it has both instances and streams")
+        runtime = Runtime(**asdict(found.runtime))
+        instances = None if found.instances is None else Instances(**asdict(found.instances), runtime=runtime)
+        streams = None if found.streams is None else Streams(**asdict(found.streams))
         engine = known_engine(found.engine)
     except ValidationError as error:
         place, what = first_fault(error)
         raise UserError(f"{path} is no deployment: {place}: {what}; {_REMEDY}") from error
     except UserError as error:
         raise UserError(f"{path} is no deployment that can be used: {error}") from error
-    return Deployment(found.bundle, found.host, engine, found.engine_version, instances, found.goal, found.evidence)
+    return Deployment(
+        found.bundle, found.host, engine, found.engine_version, instances or streams, found.goal, found.evidence
+    )
 
 
 @cache

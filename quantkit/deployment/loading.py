@@ -11,6 +11,7 @@ from quantkit.bundle.replaced import reading_whole
 from quantkit.deployment.deployment_file import read_deployment
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.streams import Streams
 from quantkit.errors import UserError
 from quantkit.files.bundles import MANIFEST, is_bundle
 
@@ -20,7 +21,7 @@ def load(
     *,
     engine: Optional[str] = None,
     allow_random_weights: bool = False,
-    instances: Union[Instances, str, int, None] = None,
+    instances: Union[Instances, Streams, str, int, None] = None,
     threads: Optional[int] = None,
     reduced_decoding: bool = False,
     deployment: Union[str, os.PathLike[str], None] = None,
@@ -33,7 +34,8 @@ def load(
             installed, else another installed engine.
         allow_random_weights: whether to load a network with random weights, whose predictions are meaningless.
         instances: processes that share the requests, each with some cores, or their placement, such as ``core``,
-            ``node`` or a number; None: the network runs in this process.
+            ``node`` or a number; or ``Streams`` of this process; None: the network runs in this process, once at a
+            time.
         threads: the cores of each of a number of instances; None: as many as possible.
         reduced_decoding: whether JPEG files that have at least four times the height and width that the preprocessing
             scales them to are decoded at a half, a quarter or an eighth of their size, which takes less time. What the
@@ -75,13 +77,15 @@ def _deployed(
     def load_tuned() -> Predictor:
         bundle = read_bundle(directory)
         tuned.check(bundle, file)
-        return Predictor(bundle, allow_random_weights, tuned.engine, tuned.instances, reduced_decoding)
+        return Predictor(bundle, allow_random_weights, tuned.engine, tuned.spread, reduced_decoding)
 
     return reading_whole(directory, load_tuned)
 
 
-def _spread(instances: Union[Instances, str, int, None], threads: Optional[int]) -> Optional[Instances]:
-    if instances is not None and not isinstance(instances, Instances):
+def _spread(
+    instances: Union[Instances, Streams, str, int, None], threads: Optional[int]
+) -> Union[Instances, Streams, None]:
+    if instances is not None and not isinstance(instances, (Instances, Streams)):
         return Instances(instances, threads)
     if threads is not None:
         raise UserError("threads are of a number of instances; give instances=N, or Instances(N, threads=...)")

@@ -50,7 +50,30 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
         EngineError: the engine cannot run the network on this processor.
         BundleError: symbol and parameters are not a network.
     """
-    session, deployed = _session(bundle, known_engine(engine)), bundle.deployed
+    if known_engine(engine) == MXNET.name:
+        deployed, data = bundle.deployed, bundle.manifest.input
+        session = MXNET.backend().open_session(deployed.network(bundle.graph), deployed.shapes(data.name, data.shape))
+    else:
+        session = ONNX_ENGINES[engine].backend().open_session(_onnx(bundle, engine))
+    return _running(bundle, engine, session)
+
+
+def open_streams(bundle: Bundle, engine: str, number: int, threads: int) -> list[RunningNetwork]:
+    """Load a bundle's network so that it runs ``number`` times at once in this process, with so many threads each.
+
+    Raises:
+        UserError: there is no such engine, it cannot do so, or it needs an ONNX file and the bundle holds none.
+        QuantkitError: see ``open_network``.
+    """
+    if not DEPLOYED[known_engine(engine)].backend().has_streams:
+        with_streams = [each.title for each in DEPLOYED.values() if each.backend().has_streams]
+        raise UserError(f"{DEPLOYED[engine].title} has no streams; use instances, or {' or '.join(with_streams)}")
+    sessions = ONNX_ENGINES[engine].backend().open_streams(_onnx(bundle, engine), number, threads)
+    return [_running(bundle, engine, session) for session in sessions]
+
+
+def _running(bundle: Bundle, engine: str, session: Session) -> RunningNetwork:
+    deployed = bundle.deployed
     name = sole_input(with_one_input(session, deployed))
 
     def step(batch: np.ndarray, given: Optional[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
@@ -61,17 +84,14 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     return RunningNetwork(engine, lambda batch: step(batch, None), step if deployed.states else None, quantizer)
 
 
-def _session(bundle: Bundle, engine: str) -> Session:
-    if engine == MXNET.name:
-        deployed, data = bundle.deployed, bundle.manifest.input
-        return MXNET.backend().open_session(deployed.network(bundle.graph), deployed.shapes(data.name, data.shape))
+def _onnx(bundle: Bundle, engine: str) -> bytes:
     content = bundle.onnx(lstm_form(engine))
     if content is None:
         raise UserError(
             f"{ONNX_ENGINES[engine].title} runs ONNX files, and {bundle.directory} holds none; "
             'write it with `quantkit quantize --format mxnet,onnx`, in Python with save(..., formats=("mxnet", "onnx"))'
         )
-    return ONNX_ENGINES[engine].backend().open_session(content)
+    return content
 
 
 def _checked(bundle: Bundle, outputs: list[np.ndarray], batch: int) -> list[np.ndarray]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -20,16 +17,10 @@ from quantkit.bundle.bundle import Bundle
 from quantkit.deployment.instance import InstanceLaunch
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.kept_instance import InstanceWarning, KeptInstance
-from quantkit.deployment.request_queue import Request, RequestQueue, closed
-from quantkit.deployment.runner import Outputs, overdue
+from quantkit.deployment.queued_requests import QueuedRequests
+from quantkit.deployment.runner import Outputs
 from quantkit.deployment.slots import SLOTS
 from quantkit.errors import InstanceError
-
-# So many samples may wait for each instance, or four of its batches if they are more.
-_WAITING = 64
-
-# So many threads wait for room for requests of event loops.
-_ENTERING = 4
 
 
 class Pool:
@@ -43,9 +34,11 @@ class Pool:
         placements: of the instances.
         quantizer: what makes batches integers, which instances then read alone; None: they read float32.
         step: None; states stay with their caller.
+        streams: 0; it runs in other processes.
     """
 
     step = None
+    streams = 0
 
     def __init__(self, bundle: Bundle, engine: str, instances: Instances) -> None:
         """Start the instances; all have loaded the network when this returns.
@@ -60,14 +53,13 @@ class Pool:
         form, runtime = (bundle, directory, engine), instances.runtime
         launches = [InstanceLaunch(*form, each, instances.batch, runtime) for each in self.placements]
         # Of each instance what is computed, and what is ready.
-        self._ahead = SLOTS * sum(launch.most for launch in launches)
-        self._queue = RequestQueue(max(_WAITING, 4 * instances.batch) * number, number)
-        self._entrance = ThreadPoolExecutor(_ENTERING, thread_name_prefix="quantkit requests")
+        ahead = SLOTS * sum(launch.most for launch in launches)
+        self._requests = QueuedRequests(number, instances.batch, ahead)
         self._members: list[KeptInstance] = []
-        self._finalizer = weakref.finalize(self, _close, os.getpid(), self._queue, self._entrance, self._members)
+        self._finalizer = weakref.finalize(self, _close, os.getpid(), self._requests, self._members)
         try:
             for launch in launches:
-                self._members.append(KeptInstance(launch, self._queue, instances.window))
+                self._members.append(KeptInstance(launch, self._requests.queue, instances.window))
             loaded = [member.wait() for member in self._members]
         except BaseException:
             self.close()
@@ -82,46 +74,12 @@ class Pool:
         return len(self.placements)
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
-        """See ``Runner``; batches are drawn as far ahead as keeps the instances busy.
-
-        Raises:
-            UserError: the pool is closed.
-            QuantkitError: see ``Runner``, or no instance is left, and why.
-        """
-        pending: deque[Request] = deque()
-        samples = 0
-        try:
-            for batch in batches:
-                pending.append(Request(batch, deadline))
-                samples += len(batch)
-                self._queue.put(pending[-1])
-                while pending and (samples > self._ahead or pending[0].future.done()):
-                    samples -= len(pending[0].data)
-                    yield pending.popleft().answer()
-            while pending:
-                yield pending.popleft().answer()
-        finally:
-            for request in pending:
-                request.future.cancel()
+        """See ``QueuedRequests``."""
+        return self._requests.outputs(batches, deadline)
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
-        requests = [Request(batch, deadline) for batch in batches]
-        try:
-            patience = requests[0].patience if requests else None
-            return await asyncio.wait_for(self._answers(requests), patience)
-        except TimeoutError as error:
-            raise overdue() from error
-        finally:
-            # Whoever cancels this gives up what nobody has begun to compute.
-            for request in requests:
-                request.future.cancel()
-
-    async def _answers(self, requests: Sequence[Request]) -> list[Outputs]:
-        loop = asyncio.get_running_loop()
-        for request in requests:
-            await loop.run_in_executor(self._entrance, self._queue.put, request)
-        return await asyncio.gather(*(asyncio.wrap_future(request.future) for request in requests))
+        return await self._requests.outputs_async(batches, deadline)
 
     def pids(self) -> list[int]:
         """The numbers of the instances' processes."""
@@ -143,12 +101,11 @@ class Pool:
                     yield wrong
 
 
-def _close(process: int, queue: RequestQueue, entrance: ThreadPoolExecutor, members: Sequence[KeptInstance]) -> None:
+def _close(process: int, requests: QueuedRequests, members: Sequence[KeptInstance]) -> None:
     # A fork that ends is not the owner.
     if os.getpid() != process:
         return
-    queue.fail(closed())
-    entrance.shutdown(wait=False, cancel_futures=True)
+    requests.close()
     for member in members:
         member.close()
     for member in members:

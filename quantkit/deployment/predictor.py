@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from quantkit.deployment.outputs import OutputReader, best_classes
 from quantkit.deployment.pool import Pool
 from quantkit.deployment.runner import Outputs, Runner, Turns
 from quantkit.deployment.states import States, checked_states
+from quantkit.deployment.stream_pool import StreamPool
+from quantkit.deployment.streams import Streams
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.kinds import of_kind, seconds, whole_number
@@ -38,8 +40,8 @@ class Predictor:
     """A bundle's network, ready to run.
 
     Several threads may use it: they prepare their images in parallel and run the network in turns, each run with all of
-    the engine's threads, or share its instances, which are processes of their own. Instances end with ``close``, at the
-    end of a ``with`` block, and with this process, however it ends.
+    the engine's threads, or share its streams, or its instances, which are processes of their own. These end with
+    ``close``, at the end of a ``with`` block, and with this process, however it ends.
 
     It does not survive a fork: predicting in a child of the process that loaded it raises ``ForkError``. Start
     processes with spawn, or fork first and load it in the child.
@@ -59,7 +61,7 @@ class Predictor:
         bundle: Bundle,
         allow_random_weights: bool = False,
         engine: Optional[str] = None,
-        instances: Optional[Instances] = None,
+        instances: Union[Instances, Streams, None] = None,
         reduced_decoding: bool = False,
     ) -> None:
         """Load the bundle's network in an engine.
@@ -70,13 +72,14 @@ class Predictor:
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
                 that runs one image fastest here, measured for a second or two the first time and
                 remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
-            instances: processes that run the network on parts of the machine; None: it runs in this process.
+            instances: processes that run the network on parts of the machine, or streams of this process that run it at
+                the same time; None: it runs in this process, once at a time.
             reduced_decoding: whether large JPEG files are decoded at a half, a quarter or an eighth of their size, for
                 all but tasks whose results are in pixels; see ``load``.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, the engine needs an
-                ONNX file and the bundle holds none, or there is no room for the instances.
+                ONNX file and the bundle holds none, there is no room for the instances, or the engine has no streams.
             BundleError: symbol and parameters are not a network.
             EngineError: this engine cannot run it on this processor.
             EngineMissing: the engine, or any engine, is not installed.
@@ -103,7 +106,8 @@ class Predictor:
     def __repr__(self) -> str:
         """What is loaded, in which engine."""
         shape = "x".join(map(str, self.input_shape))
-        spread = f", {counted(self._runner.instances, 'instance')}" if self._runner.instances else ""
+        number = self._runner.instances, self._runner.streams
+        spread = "".join(f", {counted(each, noun)}" for each, noun in zip(number, ("instance", "stream")) if each)
         return f"Predictor({self.name!r}, {self.manifest.kind}, input {shape}, engine {self.engine!r}{spread})"
 
     def __enter__(self) -> Predictor:
@@ -184,7 +188,7 @@ class Predictor:
             )
         step = self._runner.step
         if step is None:
-            raise UserError("instances hand on no states; load the bundle without instances")
+            raise UserError("instances and streams hand on no states; load the bundle without them")
         batches = list(self._inputs.batches(data))
         if not batches:
             raise DataError(f"there are no {self._inputs.noun}s; give at least one")
@@ -323,13 +327,14 @@ class Predictor:
         self._process.check(f"the Predictor of {self.name!r}")
 
 
-def _loaded(bundle: Bundle, engine: Optional[str], instances: Optional[Instances]) -> Runner:
-    if instances is not None:
-        fastest = open_fastest(bundle).engine if engine == AUTO else engine
-        return Pool(bundle, default_engine(bundle) if fastest is None else known_engine(fastest), instances)
-    if engine == AUTO:
-        return Turns(open_fastest(bundle))
-    return Turns(open_network(bundle, default_engine(bundle) if engine is None else engine))
+def _loaded(bundle: Bundle, engine: Optional[str], spread: Union[Instances, Streams, None]) -> Runner:
+    if spread is None:
+        if engine == AUTO:
+            return Turns(open_fastest(bundle))
+        return Turns(open_network(bundle, default_engine(bundle) if engine is None else engine))
+    fastest = open_fastest(bundle).engine if engine == AUTO else engine
+    chosen = default_engine(bundle) if fastest is None else known_engine(fastest)
+    return Pool(bundle, chosen, spread) if isinstance(spread, Instances) else StreamPool(bundle, chosen, spread)
 
 
 def _deadline(timeout: Optional[float]) -> Optional[float]:

@@ -35,6 +35,10 @@ class Runner(Protocol):
         """How many processes run it; 0: it runs in this one."""
 
     @property
+    def streams(self) -> int:
+        """How many times it runs at once in this process; 0: once at a time, or not at all."""
+
+    @property
     def quantizer(self) -> Optional[InputQuantizer]:
         """What may have made batches integers; None where they must be float32."""
 
@@ -61,6 +65,7 @@ class Turns:
     """The ``Runner`` in this process, in which one caller at a time runs the network, with all of its threads."""
 
     instances = 0
+    streams = 0
 
     def __init__(self, network: RunningNetwork) -> None:
         """Take over a network that is loaded."""

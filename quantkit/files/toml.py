@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Union
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 Value = Union[str, int, float, bool, Iterable["Value"]]
 
@@ -28,4 +31,8 @@ def toml_text(entries: Mapping[str, Value], tables: Mapping[str, Mapping[str, Va
 
 
 def _lines(entries: Mapping[str, Value]) -> str:
-    return "".join(f"{key} = {toml_value(value)}\n" for key, value in entries.items())
+    return "".join(f"{_key(key)} = {toml_value(value)}\n" for key, value in entries.items())
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else toml_value(name)

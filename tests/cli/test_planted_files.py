@@ -176,6 +176,7 @@ VERBS = {
         ["feed", "tiny-int8", "--data", "samples.npz", "--batch", 1, "--seconds", 0.2],
     ],
     "measuring": [
+        ["tune", "tiny-int8", "--budget", 0.01],
         ["benchmark", *MEASURED],
         ["compare", "tiny-benchmark", "tiny-benchmark"],
         ["report", "tiny-benchmark", "--out", "page"],

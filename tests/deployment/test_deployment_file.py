@@ -23,6 +23,7 @@ from quantkit.deployment.deployment_file import (
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.loading import load
 from quantkit.deployment.runtime import Runtime
+from quantkit.deployment.streams import Streams
 from quantkit.errors import UserError
 
 
@@ -47,9 +48,12 @@ def file(tuned: Deployment, tmp_path: Path) -> Path:
 
 def test_what_is_written_is_read(tuned: Deployment, file: Path, tmp_path: Path) -> None:
     assert read_deployment(file) == tuned
-    in_process = replace(tuned, instances=None, goal={}, evidence={}, host=replace(tuned.host, cpu_quota=1.5))
+    in_process = replace(tuned, spread=None, goal={}, evidence={}, host=replace(tuned.host, cpu_quota=1.5))
     write_deployment(in_process, tmp_path / "other.toml")
     assert read_deployment(tmp_path / "other.toml") == in_process
+    streams = replace(tuned, engine="openvino", spread=Streams(2, batch=4, window=0.001))
+    write_deployment(streams, tmp_path / "streams.toml")
+    assert read_deployment(tmp_path / "streams.toml") == streams
 
 
 def test_a_bundle_runs_as_its_deployment_says(
@@ -58,7 +62,7 @@ def test_a_bundle_runs_as_its_deployment_says(
     with load(directory, deployment=file) as predictor:
         assert "1 instance" in repr(predictor) and predictor.engine == MXNET.name
         found = predictor.predict(inputs)
-    write_deployment(replace(tuned, instances=None), file)
+    write_deployment(replace(tuned, spread=None), file)
     with load(directory, deployment=file) as predictor:
         assert "instance" not in repr(predictor)
         np.testing.assert_allclose(predictor.predict(inputs), found, rtol=0, atol=1e-5)
@@ -97,6 +101,7 @@ def test_a_deployment_leaves_nothing_to_choose(directory: Path, file: Path) -> N
     ("line", "other", "told"),
     [
         ("version = 1", "version = 2", "version"),
+        ("[runtime]", "[streams]\nnumber = 2\n[runtime]", "both instances and streams"),
         ("version = 1", "version = 2026-01-01", "is no TOML of texts, numbers and tables"),
         ('engine = "mxnet"', 'engine = "reference"', "no engine 'reference'"),
         ("batch = 4", "batch = 0", "instances.batch"),

@@ -38,10 +38,15 @@ _LATE, _LATE_MS = 1.1, 0.5
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Requests without pause: the requests per second of all instances, and the shortest latency, in ms."""
+    """Requests without pause: the requests per second of all instances, and the latency of each, in ms."""
 
     rate: float
-    shortest: float
+    latencies: tuple[float, ...]
+
+    @property
+    def shortest(self) -> float:
+        """The shortest latency, in ms."""
+        return min(self.latencies)
 
 
 @dataclass(frozen=True)
@@ -204,4 +209,4 @@ def closed_loop(serve: Sequence[Serve], seconds: float) -> ClosedLoop:
         elapsed = time.monotonic() - begun
     if dispatcher.error is not None:
         raise dispatcher.error
-    return ClosedLoop(len(latencies) / elapsed, min(latencies))
+    return ClosedLoop(len(latencies) / elapsed, tuple(latencies))

@@ -86,13 +86,22 @@ def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ra
         return Ratio(estimate, 0.0, float("inf"))
     if min(rounds, others) < _ENOUGH_TO_DRAW_FROM:
         one, other = np.log(better(np.arange(rounds)[:, None])), np.log(value(np.arange(others)[:, None]))
-        factor = np.exp(_half_width([one - other] if paired else [one, other]))
-        return Ratio(estimate, float(estimate / factor), float(estimate * factor))
+        return _around(estimate, [one - other] if paired else [one, other])
     random = np.random.default_rng(0)
     drawn = random.integers(rounds, size=(_RESAMPLES, rounds))
     drawn_other = drawn if paired else random.integers(others, size=(_RESAMPLES, others))
     low, high = np.quantile(better(drawn) / value(drawn_other), _levels(min(rounds, others)))
     return Ratio(estimate, float(low), float(high))
+
+
+def paired_ratio(speeds: Sequence[float], others: Sequence[float]) -> Ratio:
+    """The ratio of two speeds that were measured in the same rounds: a geometric mean, and Student's t interval.
+
+    With one round it is unbounded.
+    """
+    logarithms = np.log(speeds) - np.log(others)
+    estimate = float(np.exp(logarithms.mean()))
+    return Ratio(estimate, 0.0, float("inf")) if logarithms.size < 2 else _around(estimate, [logarithms])
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
@@ -113,6 +122,11 @@ def _in_turns(cell: Cell, other: Cell) -> bool:
     """Whether the rounds of each cell began before those of the other had ended."""
     times = [[turn.at for turn in each.rounds] for each in (cell, other)]
     return max(map(min, times)) <= min(map(max, times))
+
+
+def _around(estimate: float, logarithms: Sequence[np.ndarray]) -> Ratio:
+    factor = np.exp(_half_width(logarithms))
+    return Ratio(estimate, float(estimate / factor), float(estimate * factor))
 
 
 def _half_width(samples: Sequence[np.ndarray]) -> float:

@@ -71,7 +71,7 @@ def searched(
 ) -> Served:
     monkeypatch.setattr(server, "check_loadgen", lambda: None)
     monkeypatch.setattr(server, "run_trial", runs)
-    monkeypatch.setattr(server, "closed_loop", lambda *_: ClosedLoop(CAPACITY, shortest))
+    monkeypatch.setattr(server, "closed_loop", lambda *_: ClosedLoop(CAPACITY, (shortest,)))
     return search_rate([lambda: None], watch, bound, 10.0, 5, Path("logs"), tell or (lambda _: None))
 
 
@@ -316,7 +316,8 @@ def test_without_pause(monkeypatch: pytest.MonkeyPatch, instances: int) -> None:
     clock = Clock(monkeypatch, instances)
     result = closed_loop([clock.serve] * instances, 0.5)
     assert len(clock.served) == 32 * instances
-    assert result == ClosedLoop(pytest.approx(64 * instances), pytest.approx(1e3 / 64))
+    assert result.rate == pytest.approx(64 * instances)
+    assert result.latencies == pytest.approx([1e3 / 64] * 32 * instances) and result.shortest == pytest.approx(1e3 / 64)
 
 
 def test_without_pause_each_instance_serves_at_least_once(monkeypatch: pytest.MonkeyPatch) -> None:

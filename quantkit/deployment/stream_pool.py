@@ -1,0 +1,111 @@
+"""Stream pool: a network that runs several times at once in this process, for the requests of all threads."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Thread, current_thread
+from typing import Optional
+
+import numpy as np
+
+from quantkit.bundle.bundle import Bundle
+from quantkit.deployment.network import RunningNetwork, open_streams
+from quantkit.deployment.queued_requests import QueuedRequests
+from quantkit.deployment.request_queue import Piece, RequestQueue
+from quantkit.deployment.runner import Outputs
+from quantkit.deployment.streams import Streams
+
+# Seconds between looks whether there will be no more requests.
+_LOOK_EVERY = 1.0
+
+# One caller has this many batches of each stream waiting or computed.
+_AHEAD = 2
+
+
+class StreamPool:
+    """Streams of a bundle's network; any thread may submit requests.
+
+    Attributes:
+        engine: the engine's name.
+        quantizer: None; engines with streams read float32.
+        step: None; states stay with their caller.
+        streams: how many there are.
+        instances: 0; they are in this process.
+    """
+
+    step = None
+    quantizer = None
+    instances = 0
+
+    def __init__(self, bundle: Bundle, engine: str, streams: Streams) -> None:
+        """Load the network.
+
+        Raises:
+            UserError: the engine has no streams, or needs an ONNX file and the bundle holds none.
+            QuantkitError: the network cannot run there.
+        """
+        self.engine, self.streams = engine, streams.count
+        number = self.streams
+        networks = open_streams(bundle, engine, number, streams.threads)
+        for network in networks:
+            _warm(network, streams.batch, bundle.sample.input)
+        self._requests = QueuedRequests(number, streams.batch, _AHEAD * number * streams.batch)
+        self._threads = [
+            Thread(target=_work, args=(network, self._requests.queue, streams), name="quantkit stream", daemon=True)
+            for network in networks
+        ]
+        self._finalizer = weakref.finalize(self, _close, os.getpid(), self._requests, self._threads)
+        for thread in self._threads:
+            thread.start()
+
+    def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
+        """See ``QueuedRequests``."""
+        return self._requests.outputs(batches, deadline)
+
+    async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
+        """See ``Runner``."""
+        return await self._requests.outputs_async(batches, deadline)
+
+    def close(self) -> None:
+        """End the streams; requests that are not answered yet fail."""
+        self._finalizer()
+
+
+def _warm(network: RunningNetwork, batch: int, sample: np.ndarray) -> None:
+    """Run what engines prepare a network for, once and alone.
+
+    If its first runs in a process are at the same time, OpenVINO waits for ever: one of them makes a table of types,
+    for which it needs Python's lock, while the other has that and waits for the table.
+    """
+    for size in {1, batch}:
+        network.run(np.resize(sample, (size, *sample.shape[1:])))
+
+
+def _work(network: RunningNetwork, queue: RequestQueue, streams: Streams) -> None:
+    while (pieces := queue.take(streams.batch, streams.window, _LOOK_EVERY)) is not None:
+        if pieces:
+            try:
+                _compute(network, pieces)
+            except Exception as error:  # whoever waits must not wait for ever, whatever it is
+                queue.put_back(pieces, error)
+
+
+def _compute(network: RunningNetwork, pieces: Sequence[Piece]) -> None:
+    """Answer pieces of requests that are computed together."""
+    outputs = network.run(pieces[0].data if len(pieces) == 1 else np.concatenate([piece.data for piece in pieces]))
+    place = 0
+    for piece in pieces:
+        piece.request.put(piece.start, [output[place : place + piece.size] for output in outputs])
+        place += piece.size
+
+
+def _close(process: int, requests: QueuedRequests, threads: Sequence[Thread]) -> None:
+    # A fork that ends is not the owner.
+    if os.getpid() != process:
+        return
+    requests.close()
+    for thread in threads:
+        if thread is not current_thread():
+            thread.join()

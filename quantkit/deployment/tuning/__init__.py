@@ -1,0 +1,1 @@
+"""Tuning: the fastest deployment of a bundle on this machine, found by measuring."""

@@ -1,0 +1,126 @@
+"""The process of a contestant of tuning: it loads a bundle's network, and runs it under the loads that it is asked for.
+
+    python -m quantkit.deployment.tuning.contestant_process SETTINGS
+
+SETTINGS is a JSON object, see ``Settings``. Each message is JSON. The first that it sends says how many requests it
+serves at a time, or why it cannot; each later one answers for a load.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.benchmark.measuring.dispatch import Serve
+from quantkit.benchmark.measuring.server import closed_loop
+from quantkit.benchmark.workers.worker import die_first
+from quantkit.bundle.bundle import Bundle
+from quantkit.bundle.read import read_bundle
+from quantkit.deployment.instances import Instances
+from quantkit.deployment.network import open_network
+from quantkit.deployment.pool import Pool
+from quantkit.deployment.runner import Runner, Turns
+from quantkit.deployment.runtime import Runtime
+from quantkit.deployment.stream_pool import StreamPool
+from quantkit.deployment.streams import Streams
+from quantkit.deployment.tuning.own_session import own_session
+from quantkit.errors import BundleError, QuantkitError
+
+Callers = Callable[[np.ndarray, int], list[Serve]]
+"""A function for each of so many callers, which sends a batch and returns when it is answered."""
+
+# The share of a measurement's seconds that it runs before, uncounted.
+_WARM_UP = 0.2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What runs, as JSON values; see ``Contestant``."""
+
+    bundle: str
+    sha256: str
+    engine: str
+    instances: Optional[dict[str, Any]]
+    streams: Optional[dict[str, Any]]
+    own: Optional[str]
+    channel: int
+
+
+def main(text: str) -> None:
+    """Answer for loads until the channel closes."""
+    settings = Settings(**json.loads(text))
+    die_first()
+    # Without its parent, nobody is left to answer.
+    with Connection(settings.channel) as channel, suppress(EOFError, ConnectionError):
+        try:
+            bundle = read_bundle(settings.bundle)
+            if bundle.sha256 != settings.sha256:
+                raise BundleError(f"{settings.bundle} was replaced while it was tuned; tune it again")
+            callers, parallel = _opened(bundle, settings)
+        except Exception as error:  # whatever it is, the parent must hear of it
+            _send(channel, error=_told(error))
+            return
+        _send(channel, parallel=parallel)
+        while True:
+            asked = json.loads(channel.recv_bytes())
+            try:
+                answer = measure(callers(_images(bundle, asked["batch"]), asked["callers"]), **asked)
+            except Exception as error:  # see above
+                _send(channel, error=_told(error))
+            else:
+                _send(channel, **answer)
+
+
+def measure(serve: list[Serve], batch: int, callers: int, seconds: float) -> dict[str, float]:
+    """The fields of a ``Point``: what so many callers with requests of a batch are served in so many seconds."""
+    closed_loop(serve, _WARM_UP * seconds)
+    found = closed_loop(serve, seconds)
+    p50, p99 = np.percentile(found.latencies, (50, 99))
+    return {"rate": batch * found.rate, "p50": float(p50), "p99": float(p99), "requests": len(found.latencies)}
+
+
+def _opened(bundle: Bundle, settings: Settings) -> tuple[Callers, int]:
+    """What makes callers, and how many requests are served at a time."""
+    if settings.own is not None:
+        session = own_session(bundle, settings.engine, settings.own)
+        return lambda data, number: [session.caller(place, data) for place in range(number)], session.parallel
+    runner: Runner
+    if settings.instances is not None:
+        spread = settings.instances
+        runner = Pool(bundle, settings.engine, Instances(**{**spread, "runtime": Runtime(**spread["runtime"])}))
+    elif settings.streams is not None:
+        runner = StreamPool(bundle, settings.engine, Streams(**settings.streams))
+    else:
+        runner = Turns(open_network(bundle, settings.engine))
+
+    def serve(data: np.ndarray) -> object:
+        return [*runner.outputs([data])]
+
+    return lambda data, number: [lambda: serve(data)] * number, max(1, runner.instances, runner.streams)
+
+
+def _images(bundle: Bundle, number: int) -> np.ndarray:
+    """Preprocessed samples: the bundle's stored one, again and again."""
+    sample = bundle.sample.input
+    return np.ascontiguousarray(np.resize(sample, (number, *sample.shape[1:])), np.float32)
+
+
+def _told(error: Exception) -> list[str]:
+    if isinstance(error, QuantkitError):
+        return [type(error).__name__, str(error)]
+    return ["EngineError", f"{type(error).__name__}: {error}"]
+
+
+def _send(channel: Connection, **message: Any) -> None:
+    channel.send_bytes(json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,82 @@
+"""The outcome of tuning as a deployment, and as JSON."""
+
+from __future__ import annotations
+
+from statistics import mean, median
+from typing import Any
+
+from quantkit.backends.registry import DEPLOYED
+from quantkit.benchmark.results.statistics import Ratio
+from quantkit.deployment.deployment_file import Deployment, TunedBundle, TunedHost
+from quantkit.deployment.tuning.point import Point
+from quantkit.deployment.tuning.search import Finalist, Trial, Tuned
+
+MEGABYTE = 1 << 20
+
+
+def deployment_of(tuned: Tuned, host: TunedHost) -> Deployment:
+    """The winner as a deployment on the host that it was measured on."""
+    winner, bundle = tuned.winner.contestant, tuned.winner.contestant.bundle
+    over = {other.contestant.name: _three(tuned.over(other)) for other in tuned.finalists if other is not tuned.winner}
+    return Deployment(
+        TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256),
+        host,
+        winner.engine,
+        DEPLOYED[winner.engine].installed_version(),
+        winner.spread,
+        tuned.goal.facts,
+        {**_figures(tuned.winner), "load": str(tuned.winner.points[0].load), **over},
+    )
+
+
+def tuning_document(tuned: Tuned, host: TunedHost, command: str) -> dict[str, Any]:
+    """Everything that was measured, as JSON's own types."""
+    return {
+        "format": "quantkit-tuning",
+        "version": 1,
+        "command": command,
+        "host": {"id": host.id, "cpu": host.cpu, "usable_cores": host.usable_cores, "cpu_quota": host.cpu_quota},
+        "goal": tuned.goal.facts,
+        "winner": tuned.winner.contestant.name,
+        "finalists": [
+            {"name": each.contestant.name, **_figures(each), "winner_over": _three(tuned.over(each)),
+             "rounds": [_point(point) for point in each.points]}
+            for each in tuned.finalists
+        ],
+        "settings": [{"name": each.name, "ratio": _three(each.ratio), "kept": each.kept} for each in tuned.settings],
+        "trials": [_trial(each) for each in tuned.trials],
+    }  # fmt: skip
+
+
+def _figures(finalist: Finalist) -> dict[str, Any]:
+    return {
+        "images_per_second": round(mean(point.rate for point in finalist.points), 3),
+        "p50_ms": round(median(point.p50 for point in finalist.points), 4),
+        "p99_ms": round(median(point.p99 for point in finalist.points), 4),
+        "memory_mb": round(finalist.memory / MEGABYTE),
+        "rounds": len(finalist.points),
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        "name": trial.contestant.name,
+        "memory_mb": round(trial.memory / MEGABYTE),
+        "problem": trial.problem,
+        "points": [_point(point) for point in trial.points],
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "batch": point.load.batch,
+        "callers": point.load.callers,
+        "images_per_second": point.rate,
+        "p50_ms": point.p50,
+        "p99_ms": point.p99,
+        "requests": point.requests,
+    }
+
+
+def _three(ratio: Ratio) -> list[float]:
+    return [round(value, 4) for value in (ratio.value, ratio.low, ratio.high)]

@@ -1,0 +1,28 @@
+"""One measurement: callers that each send a request as soon as their last one is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Load:
+    """``callers`` that each send requests of ``batch`` images, one after the other."""
+
+    batch: int
+    callers: int
+
+    def __str__(self) -> str:
+        images = "1 image" if self.batch == 1 else f"{self.batch} images"
+        return f"{images} at a time" if self.callers == 1 else f"{images} from each of {self.callers} callers"
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was measured under a load: images per second, and percentiles of the latencies of requests, in ms."""
+
+    load: Load
+    rate: float
+    p50: float
+    p99: float
+    requests: int

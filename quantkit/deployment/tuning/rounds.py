@@ -1,0 +1,56 @@
+"""Rounds: contestants that are measured in turns, so that fluctuations of the machine affect all alike."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from quantkit.deployment.tuning.contestant import Contestant, Running
+from quantkit.deployment.tuning.point import Load, Point
+from quantkit.errors import QuantkitError
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Of each contestant that ran to the end the measurement of every round, and its bytes in memory.
+
+    ``problems`` say why the others did not.
+    """
+
+    points: Mapping[Contestant, list[Point]]
+    memory: Mapping[Contestant, int]
+    problems: Mapping[Contestant, str]
+
+
+def in_turns(loads: Mapping[Contestant, Load], seconds: float, more: Callable[[int], bool]) -> Rounds:
+    """Measure contestants, all in each round, in random order.
+
+    Args:
+        loads: the load of each contestant.
+        seconds: of one measurement.
+        more: whether there is to be a further round after so many.
+    """
+    shuffled = random.Random(0)
+    points: dict[Contestant, list[Point]] = {}
+    problems: dict[Contestant, str] = {}
+    with ExitStack() as stack:
+        running: dict[Contestant, Running] = {}
+        for contestant in loads:
+            try:
+                running[contestant] = stack.enter_context(Running(contestant))
+                points[contestant] = []
+            except QuantkitError as error:
+                problems[contestant] = str(error)
+        done = 0
+        while points and more(done):
+            for contestant in shuffled.sample([*points], len(points)):
+                try:
+                    points[contestant].append(running[contestant].measure(loads[contestant], seconds))
+                except QuantkitError as error:
+                    problems[contestant] = str(error)
+                    del points[contestant]
+            done += 1
+        memory = {contestant: running[contestant].memory() for contestant in points}
+    return Rounds(points, memory, problems)

@@ -1,0 +1,324 @@
+"""The search for the fastest deployment: many are tried shortly, the best ones longer, the last against all others.
+
+Successive halving (Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
+2016) over engines and placements; then one setting of the best after the other is changed. Each is compared with
+measurements of the same moments, so that fluctuations of the machine affect both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from statistics import median
+from typing import Any, Optional
+
+from quantkit.benchmark.results.statistics import Ratio, paired_ratio
+from quantkit.bundle.bundle import Bundle
+from quantkit.deployment.deployment_file import this_host
+from quantkit.deployment.network import usable_engines
+from quantkit.deployment.tuning.candidates import default, loads, own, structures, variants
+from quantkit.deployment.tuning.contestant import Contestant, Running
+from quantkit.deployment.tuning.goal import TuningGoal
+from quantkit.deployment.tuning.point import Load, Point
+from quantkit.deployment.tuning.rounds import in_turns
+from quantkit.errors import QuantkitError, UserError
+from quantkit.mixed_precision.journal import Journal, journal_path
+from quantkit.progress import Tell, untold
+from quantkit.units import counted
+from quantkit.version import __version__
+
+# The shares of the time after which no further structures and no further settings are tried.
+_STRUCTURES, _SETTINGS = 0.45, 0.65
+
+# Of the structures so many go on, one of three at least.
+_GO_ON, _ONE_OF = 3, 3
+
+# Rounds of a comparison on the way; of the last one, at least and at most, with turns this many times as long.
+_ROUNDS = 4
+_LEAST_ROUNDS, _MOST_ROUNDS = 4, 30
+_LAST = 2.0
+
+# Seconds of one measurement, as a share of the budget, and at least and at most so many.
+_SHARE, _SHORTEST, _LONGEST = 1 / 600, 0.25, 2.0
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A contestant, what was measured of it, its bytes in memory, or why it could not run."""
+
+    contestant: Contestant
+    points: tuple[Point, ...] = ()
+    memory: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What changing one setting brought, as a ratio of scores, and whether it was kept."""
+
+    name: str
+    ratio: Ratio
+    kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Finalist:
+    """A contestant of the last comparison, under its best load: a measurement of each round."""
+
+    contestant: Contestant
+    points: tuple[Point, ...]
+    memory: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """The result of a search.
+
+    Attributes:
+        goal: what was asked for.
+        winner: the deployment to use: the default, unless another is better beyond doubt.
+        finalists: the last comparison; the first is the default, the second the best that was found.
+        trials: everything that was tried.
+        settings: what changing settings of the best brought.
+    """
+
+    goal: TuningGoal
+    winner: Finalist
+    finalists: tuple[Finalist, ...]
+    trials: tuple[Trial, ...]
+    settings: tuple[Setting, ...]
+
+    def over(self, other: Finalist) -> Ratio:
+        """How many times as good the winner is as another one, in the same rounds."""
+        return compared(self.goal, self.winner.points, other.points)
+
+
+def compared(goal: TuningGoal, points: Sequence[Point], others: Sequence[Point]) -> Ratio:
+    """The ratio of scores of the same rounds, whether they keep the bound or not."""
+    return paired_ratio(*([_speed(goal, point) for point in each] for each in (points, others)))
+
+
+def _speed(goal: TuningGoal, point: Point) -> float:
+    return 1e3 / point.p50 if goal.measure == "latency" else point.rate
+
+
+def tune(
+    bundles: Sequence[Bundle],
+    goal: TuningGoal,
+    minutes: float = 5.0,
+    again: bool = False,
+    tell: Tell = untold,
+    clock: Clock = time.monotonic,
+) -> Tuned:
+    """Find the fastest deployment of one of the bundles on this machine.
+
+    What was tried is kept under QUANTKIT_HOME until this ends, so that an interrupted search goes on.
+
+    Args:
+        bundles: forms of one network, any of which may be deployed; the first is the default.
+        goal: what it is to be best at.
+        minutes: the time for it, about.
+        again: forget what an interrupted search has tried.
+        tell: called with what is tried, and what came out.
+        clock: the time in seconds.
+
+    Raises:
+        UserError: nothing keeps the bounds of the goal.
+        QuantkitError: the default cannot run.
+    """
+    begun, seconds = clock(), 60 * minutes
+    turn = min(_LONGEST, max(_SHORTEST, _SHARE * seconds))
+    journal = _journal(bundles, goal, turn, again)
+    if journal.resumed:
+        tell(f"going on with {counted(journal.resumed, 'trial')} of an interrupted search")
+    search = _Search(goal, turn, journal, tell)
+
+    def left(share: float) -> bool:
+        return clock() - begun < share * seconds
+
+    usual = default(bundles[0])
+    with Running(usual) as running:
+        search.begin(running)
+        search.structures(bundles, running, lambda: left(_STRUCTURES))
+    search.halve()
+    search.change_settings(lambda: left(_SETTINGS))
+    tuned = search.result(search.finals(usual, lambda: left(1.0)))
+    journal.path.unlink(missing_ok=True)
+    return tuned
+
+
+def _journal(bundles: Sequence[Bundle], goal: TuningGoal, turn: float, again: bool) -> Journal:
+    """What an interrupted search has tried on this host, with these versions, bundles, goal and budget."""
+    versions = {each.sha256: usable_engines(each) for each in bundles}
+    facts = {"tuning": dict(goal.facts), "turn": turn, "host": asdict(this_host()), "bundles": versions}
+    path = journal_path({**facts, "quantkit": __version__})
+    if again:
+        path.unlink(missing_ok=True)
+    return Journal(path)
+
+
+class _Search:
+    """The state of a search: what was tried, and the best so far."""
+
+    def __init__(self, goal: TuningGoal, turn: float, journal: Journal, tell: Tell) -> None:
+        self._goal, self._turn, self._journal, self._tell = goal, turn, journal, tell
+        self._trials: list[Trial] = []
+        self._settings: list[Setting] = []
+        # Scores over those of the default at the same time.
+        self._ranks: dict[Contestant, float] = {}
+
+    def begin(self, usual: Running) -> None:
+        """Measure the default, with which everything is compared."""
+        self._trials.append(Trial(usual.contestant, self._explored(usual), usual.memory()))
+        self._ranks[usual.contestant] = 1.0
+        self._tell(self._line(self._trials[0]))
+
+    def structures(self, bundles: Sequence[Bundle], usual: Running, more: Callable[[], bool]) -> None:
+        """Try every engine and placement, each followed by a measurement of the default."""
+        for contestant in structures(bundles, self._goal):
+            if contestant.key == usual.contestant.key:
+                continue
+            if not more():
+                self._tell("the time for engines and placements is over; the others are not tried")
+                return
+            trial, beside = self._tried(contestant, usual)
+            best = self._best(trial)
+            if best is not None:
+                self._ranks[contestant] = _speed(self._goal, best) / beside
+
+    def halve(self) -> None:
+        """Compare the best ones again, side by side and longer, and keep the order."""
+        number = max(2, min(_GO_ON, ceil(len(self._ranks) / _ONE_OF)))
+        leading = sorted(self._ranks, key=self._ranks.__getitem__, reverse=True)[:number]
+        found = self._side_by_side(leading)
+        self._ranks = {each: sum(_speed(self._goal, point) for point in points) for each, points in found.items()}
+
+    def change_settings(self, more: Callable[[], bool]) -> None:
+        """Change one setting of the best after the other; what is better beyond doubt is kept."""
+        best = self._leader()
+        tried: set[str] = {best.key}
+        changed = True
+        while changed and more():
+            changed = False
+            for name, variant in variants(best, self._goal):
+                if variant.key in tried or not more():
+                    continue
+                tried.add(variant.key)
+                trial, _ = self._tried(variant)
+                points = {} if self._best(trial) is None else self._side_by_side([best, variant])
+                if len(points) < 2:
+                    continue
+                ratio = compared(self._goal, points[variant], points[best])
+                changed = ratio.low > 1
+                self._settings.append(Setting(name, ratio, changed))
+                self._tell(f"  {name}: {ratio.value:.3f} times ({ratio.low:.3f} to {ratio.high:.3f})")
+                if changed:
+                    best = variant
+                    break
+        self._ranks = {best: 1.0}
+
+    def finals(self, usual: Contestant, more: Callable[[], bool]) -> tuple[Finalist, ...]:
+        """The default, the best, and what engines do by themselves.
+
+        Raises:
+            QuantkitError: the default cannot run.
+        """
+        best = self._leader()
+        chosen = [usual, *([best] if best.key != usual.key else []), *own(best.bundle)]
+        for contestant in chosen:
+            if all(trial.contestant.key != contestant.key for trial in self._trials):
+                self._tried(contestant)
+        self._tell("comparing the best with the default and with the engines by themselves")
+        found = in_turns(
+            {each: self._load(each) for each in chosen if self._trial(each).points},
+            _LAST * self._turn,
+            lambda done: done < _LEAST_ROUNDS or (done < _MOST_ROUNDS and more()),
+        )
+        if usual in found.problems:
+            raise QuantkitError(f"{usual.name} does not run: {found.problems[usual]}")
+        return tuple(Finalist(each, tuple(points), found.memory[each]) for each, points in found.points.items())
+
+    def result(self, finalists: tuple[Finalist, ...]) -> Tuned:
+        """The winner: the default, unless the best is better beyond doubt, or the default breaks a bound."""
+        usual, *others = finalists
+        deployments = [each for each in others if each.contestant.own is None]
+        winner = usual
+        for each in deployments:
+            if compared(self._goal, each.points, usual.points).low > 1 or not self._keeps(usual):
+                winner = each
+        if not self._keeps(winner):
+            raise UserError(
+                "nothing that was tried keeps the bounds of the goal; allow a larger p99 or more memory, or a longer "
+                "--budget"
+            )
+        return Tuned(self._goal, winner, finalists, tuple(self._trials), tuple(self._settings))
+
+    def _keeps(self, finalist: Finalist) -> bool:
+        p99 = median(point.p99 for point in finalist.points)
+        return self._goal.allows(finalist.memory) and (self._goal.p99 is None or p99 <= self._goal.p99)
+
+    def _leader(self) -> Contestant:
+        return max(self._ranks, key=self._ranks.__getitem__)
+
+    def _tried(self, contestant: Contestant, usual: Optional[Running] = None) -> tuple[Trial, float]:
+        """What is measured of a contestant, or was before this was interrupted; and of the default right after it."""
+        known = self._journal.recall([contestant.key], lambda: self._measured(contestant, usual))
+        points = tuple(Point(**{**each, "load": Load(**each["load"])}) for each in known["points"])
+        problem = known["problem"]
+        if not problem and not self._goal.allows(known["memory"]):
+            problem = "it takes more memory than the goal allows"
+        trial = Trial(contestant, points, known["memory"], problem)
+        self._trials.append(trial)
+        self._tell(self._line(trial))
+        return trial, known["beside"]
+
+    def _measured(self, contestant: Contestant, usual: Optional[Running]) -> dict[str, Any]:
+        points: tuple[Point, ...] = ()
+        memory, problem = 0, ""
+        try:
+            with Running(contestant) as running:
+                points, memory = self._explored(running), running.memory()
+        except QuantkitError as error:
+            problem = str(error)
+        beside = 1.0
+        if usual is not None:
+            beside = _speed(self._goal, usual.measure(self._load(usual.contestant), self._turn))
+        return {"points": [asdict(each) for each in points], "memory": memory, "problem": problem, "beside": beside}
+
+    def _explored(self, running: Running) -> tuple[Point, ...]:
+        """Measurements under all loads that can be the best."""
+        points: list[Point] = []
+        for group in loads(running.contestant, self._goal, running.parallel):
+            found = [running.measure(load, self._turn) for load in group]
+            points += found
+            # Under heavier loads, all wait longer.
+            if not any(map(self._goal.score, found)):
+                break
+        return tuple(points)
+
+    def _best(self, trial: Trial) -> Optional[Point]:
+        return None if trial.problem else self._goal.best(trial.points)
+
+    def _trial(self, contestant: Contestant) -> Trial:
+        return next(trial for trial in self._trials if trial.contestant.key == contestant.key)
+
+    def _load(self, contestant: Contestant) -> Load:
+        """Its best load so far; the lightest where it never kept the bound."""
+        trial = self._trial(contestant)
+        best = self._best(trial)
+        return trial.points[0].load if best is None else best.load
+
+    def _side_by_side(self, contestants: Sequence[Contestant]) -> Mapping[Contestant, list[Point]]:
+        """Measurements of the same rounds, of those that run."""
+        loads = {each: self._load(each) for each in contestants}
+        return in_turns(loads, self._turn, lambda done: done < _ROUNDS).points
+
+    def _line(self, trial: Trial) -> str:
+        best = self._best(trial)
+        if best is None:
+            return f"{trial.contestant.name}: {trial.problem or 'beyond the bound'}"
+        return f"{trial.contestant.name}: {_speed(self._goal, best):.4g} {self._goal.unit}, {best.load}"

@@ -1,0 +1,39 @@
+"""Writing a tuning: the deployment, the page, and everything that was measured."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from quantkit.deployment.deployment_file import DEPLOYMENT, deployment_text, this_host
+from quantkit.deployment.tuning.outcome import deployment_of, tuning_document
+from quantkit.deployment.tuning.page import document
+from quantkit.deployment.tuning.search import Tuned
+from quantkit.files.folders import Kind, replacing
+from quantkit.report.page.html import page
+
+PAGE = "index.html"
+_DATA = "tuning.json"
+
+TUNING = Kind("a tuning", DEPLOYMENT, frozenset({DEPLOYMENT, PAGE, _DATA}))
+"""The kind of a tuning's folder."""
+
+
+def write_tuning(tuned: Tuned, folder: Path, again: bool = False) -> None:
+    """Write a tuning's folder, complete or not at all; with ``again`` it may replace an earlier one.
+
+    Raises:
+        UserError: the folder holds something else, or an earlier tuning and ``again`` is not given.
+        QuantkitError: it cannot be written.
+    """
+    host, command = this_host(), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    files = {
+        DEPLOYMENT: deployment_text(deployment_of(tuned, host)),
+        PAGE: page(document(tuned, host, folder, command)),
+        _DATA: json.dumps(tuning_document(tuned, host, command), indent=1) + "\n",
+    }
+    with replacing(folder, again, TUNING) as new:
+        for name, text in files.items():
+            (new / name).write_text(text, encoding="utf-8")

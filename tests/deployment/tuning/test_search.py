@@ -1,0 +1,234 @@
+"""The search for a deployment, over contestants whose speeds are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from quantkit.bundle import Bundle
+from quantkit.deployment.deployment_file import this_host
+from quantkit.deployment.streams import Streams
+from quantkit.deployment.tuning import candidates, contestant, rounds, search
+from quantkit.deployment.tuning.contestant import Contestant
+from quantkit.deployment.tuning.goal import TuningGoal
+from quantkit.deployment.tuning.outcome import deployment_of, tuning_document
+from quantkit.deployment.tuning.point import Load, Point
+from quantkit.deployment.tuning.search import Tuned, tune
+from quantkit.errors import InstanceError, QuantkitError, UserError
+
+Speed = Callable[[Contestant, Load], float]
+
+STREAMS = Streams(2, batch=4)
+THROUGHPUT = TuningGoal()
+
+
+class Machine:
+    """What runs here, and how fast: images per second, and a p99 of 1 ms for each caller."""
+
+    def __init__(self, speed: Speed) -> None:
+        self.speed, self.memory = speed, 1000
+        self.started: list[Contestant] = []
+        self.interrupt_at: Optional[int] = None
+
+    def running(self, contestant: Contestant) -> Running:
+        self.started.append(contestant)
+        if self.interrupt_at == len(self.started):
+            raise KeyboardInterrupt
+        return Running(self, contestant)
+
+
+class Running:
+    parallel = 1
+
+    def __init__(self, machine: Machine, contestant: Contestant) -> None:
+        self.machine, self.contestant, self.measured = machine, contestant, 0
+
+    def measure(self, load: Load, seconds: float) -> Point:
+        self.measured += 1
+        # Readings differ, as real ones do.
+        rate = self.machine.speed(self.contestant, load) * (1 + 0.001 * (self.measured % 3))
+        return Point(load, rate, 1e3 / rate, float(load.callers), 10)
+
+    def memory(self) -> int:
+        return self.machine.memory
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch, bundle: Bundle) -> Iterator[Callable[[Speed], Machine]]:
+    """Makes a machine with one way to run beside the default, and one engine by itself."""
+
+    def made(speed: Speed) -> Machine:
+        machine = Machine(speed)
+        for module in (search, rounds, contestant):
+            monkeypatch.setattr(module, "Running", machine.running)
+        usual, other = Contestant(bundle, "mxnet"), Contestant(bundle, "openvino", STREAMS)
+        monkeypatch.setattr(search, "default", lambda bundle: usual)
+        monkeypatch.setattr(search, "structures", lambda bundles, goal: [usual, other])
+        monkeypatch.setattr(search, "own", lambda bundle: [Contestant(bundle, "openvino", own="THROUGHPUT")])
+        return machine
+
+    yield made
+
+
+def tuned(bundle: Bundle, goal: TuningGoal = THROUGHPUT, **options: Any) -> Tuned:
+    return tune([bundle], goal, 0.001, **options)
+
+
+def by_engine(mxnet: float, openvino: float) -> Speed:
+    return lambda contestant, load: mxnet if contestant.engine == "mxnet" else openvino
+
+
+def test_the_best_is_chosen_with_what_it_brings(on: Any, bundle: Bundle) -> None:
+    on(by_engine(100, 150))
+    found = tuned(bundle)
+    assert found.winner.contestant.engine == "openvino" and found.winner.contestant.spread == STREAMS
+    assert [each.contestant.own for each in found.finalists] == [None, None, "THROUGHPUT"]
+    over = found.over(found.finalists[0])
+    assert over.value == pytest.approx(1.5, rel=0.01) and over.low > 1
+    deployment = deployment_of(found, this_host())
+    assert deployment.spread == STREAMS and deployment.bundle.sha256 == bundle.sha256
+    assert deployment.evidence["MXNet, in one process"][0] == pytest.approx(1.5, rel=0.01)
+    document = tuning_document(found, this_host(), "quantkit tune")
+    assert document["winner"] == "OpenVINO, 2 streams, batch 4" and len(document["finalists"]) == 3
+
+
+@pytest.mark.parametrize("speed", [by_engine(100, 100), by_engine(100, 80)])
+def test_the_default_stays_where_nothing_is_better_beyond_doubt(on: Any, bundle: Bundle, speed: Speed) -> None:
+    on(speed)
+    assert tuned(bundle).winner.contestant.engine == "mxnet"
+
+
+def test_what_is_better_only_at_first_does_not_win(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    machine.speed = lambda contestant, load: (
+        100.0 if contestant.engine == "mxnet" or len(machine.started) > 3 else 150.0
+    )
+    assert tuned(bundle).winner.contestant.engine == "mxnet"
+
+
+def test_latency_under_load_is_bounded(on: Any, bundle: Bundle) -> None:
+    on(lambda contestant, load: 100.0 * load.callers)
+    found = tuned(bundle, TuningGoal(p99=8.0))
+    assert {each.points[0].load for each in found.finalists} == {Load(1, 8)}
+    with pytest.raises(UserError, match="nothing that was tried keeps the bounds"):
+        tuned(bundle, TuningGoal(p99=0.5))
+
+
+def test_memory_is_bounded(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    machine.memory = 2000
+    with pytest.raises(UserError, match="nothing that was tried keeps the bounds"):
+        tuned(bundle, TuningGoal(memory=1999))
+    assert tuned(bundle, TuningGoal(memory=2000)).winner.contestant.engine == "openvino"
+
+
+def test_settings_are_changed_one_at_a_time_and_kept_if_they_help(on: Any, bundle: Bundle) -> None:
+    def speed(contestant: Contestant, load: Load) -> float:
+        spread = contestant.spread
+        return 100.0 if spread is None else 100.0 + 10 * min(spread.batch, 64)
+
+    on(speed)
+    found = tune([bundle], TuningGoal(), 1.0, clock=lambda: 0.0)
+    assert [(each.name, each.kept) for each in found.settings][:2] == [("batch 1", False), ("batch 16", True)]
+    assert found.winner.contestant.spread == Streams(2, batch=64)
+
+
+def test_what_fails_is_left_out_with_its_reason(on: Any, bundle: Bundle) -> None:
+    def speed(contestant: Contestant, load: Load) -> float:
+        if contestant.engine == "openvino" and contestant.own is None:
+            raise InstanceError("crashed", "it ended with exit code 3")
+        return 100.0
+
+    on(speed)
+    found = tuned(bundle)
+    assert found.winner.contestant.engine == "mxnet"
+    assert [trial.problem for trial in found.trials if trial.problem] == ["it ended with exit code 3"]
+
+
+def test_what_fails_later_is_left_out_too(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+
+    def speed(contestant: Contestant, load: Load) -> float:
+        if contestant.engine == "openvino" and len(machine.started) > 2:
+            raise InstanceError("crashed", "it ended")
+        return by_engine(100, 150)(contestant, load)
+
+    machine.speed = speed
+    assert tuned(bundle).winner.contestant.engine == "mxnet"
+
+
+def test_a_default_that_fails_is_told(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+
+    def speed(contestant: Contestant, load: Load) -> float:
+        if contestant.engine == "mxnet" and len(machine.started) > 4:
+            raise InstanceError("crashed", "it ended")
+        return by_engine(100, 150)(contestant, load)
+
+    machine.speed = speed
+    with pytest.raises(QuantkitError, match="MXNet, in one process does not run: it ended"):
+        tuned(bundle)
+
+
+def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle, tmp_path: Path) -> None:
+    machine = on(by_engine(100, 150))
+    machine.interrupt_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        tuned(bundle)
+    told: list[str] = []
+    machine.interrupt_at = None
+    machine.started.clear()
+    tuned(bundle, tell=told.append)
+    assert told[0] == "going on with 1 trial of an interrupted search"
+    # The default is measured anew, the other was tried; then the two take turns.
+    assert [each.engine for each in machine.started[:3]] == ["mxnet", "openvino", "mxnet"]
+    assert not [*(tmp_path / "home/searches").glob("*.jsonl")]
+
+
+def test_retuning_forgets_an_interrupted_search(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    machine.interrupt_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        tuned(bundle)
+    told: list[str] = []
+    machine.interrupt_at = None
+    tuned(bundle, tell=told.append, again=True)
+    assert not [line for line in told if "interrupted" in line]
+
+
+def test_the_time_for_structures_ends(on: Any, bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(by_engine(100, 150))
+    now = iter(range(10**6))
+    told: list[str] = []
+    tune([bundle], TuningGoal(), 0.01, tell=told.append, clock=lambda: float(next(now)))
+    assert any("the others are not tried" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"measure": "speed"}, "choose throughput or latency"),
+        ({"p99": 0}, "p99 is 0; give a number above zero"),
+        ({"memory": float("inf")}, "memory is inf"),
+        ({"p99": 5.0, "measure": "latency"}, "leave one of them out"),
+    ],
+)
+def test_goals_that_cannot_be(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        TuningGoal(**values)
+
+
+def test_latency_is_that_of_one_image_alone(bundle: Bundle) -> None:
+    goal = TuningGoal("latency")
+    assert [*candidates.loads(Contestant(bundle, "mxnet"), goal, 4)] == [(Load(1, 1),)]
+    slow, fast = (Point(Load(1, 1), rate, p50, 9.0, 10) for rate, p50 in ((100.0, 8.0), (50.0, 7.0)))
+    assert goal.best([slow, fast]) == fast
