@@ -89,6 +89,9 @@ def with_a_bundle(bundle: Path) -> None:
             assert_type(row.shape, tuple[int, ...])
         awaited: Coroutine[Any, Any, np.ndarray[Any, Any]] = spread.predict_async("cat.jpg", timeout=0.5)
         print(awaited)
+    runtime = quantkit.Runtime("intel", blocktime=1, allocator="jemalloc", huge_pages=True)
+    quantkit.load(bundle, instances=quantkit.Instances("core", runtime=runtime))
+    quantkit.load(bundle, instances=quantkit.Streams(2, batch=4))
     task: quantkit.TaskName = "detection"
     judged = quantkit.evaluate_task(bundle, "VOC2007:test", task, "ssd.onnx", num_samples=50)
     assert_type(judged, quantkit.TaskEvaluation)
