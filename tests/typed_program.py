@@ -9,6 +9,7 @@ from typing import Any, Optional, Union, assert_type
 import numpy as np
 
 import quantkit
+from quantkit.bundle import read_bundle
 
 
 def stages(out: Path) -> None:
@@ -92,6 +93,11 @@ def with_a_bundle(bundle: Path) -> None:
     runtime = quantkit.Runtime("intel", blocktime=1, allocator="jemalloc", huge_pages=True)
     quantkit.load(bundle, instances=quantkit.Instances("core", runtime=runtime))
     quantkit.load(bundle, instances=quantkit.Streams(2, batch=4))
+    goal = quantkit.TuningGoal("throughput", p99=15.0, memory=4 << 30)
+    tuned = quantkit.tune([read_bundle(bundle)], goal, minutes=5)
+    assert_type(tuned, quantkit.Tuned)
+    quantkit.write_tuning(tuned, bundle / "deployment")
+    quantkit.load(bundle, deployment=bundle / "deployment/deployment.toml")
     task: quantkit.TaskName = "detection"
     judged = quantkit.evaluate_task(bundle, "VOC2007:test", task, "ssd.onnx", num_samples=50)
     assert_type(judged, quantkit.TaskEvaluation)
