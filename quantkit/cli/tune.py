@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean, median
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
@@ -156,9 +155,9 @@ def _table(tuned: Tuned) -> Table:
     for each in tuned.finalists:
         table.add_row(
             each.contestant.name,
-            number(mean(point.rate for point in each.points)),
-            number(median(point.p50 for point in each.points)),
-            number(median(point.p99 for point in each.points)),
+            number(each.rate),
+            number(each.p50),
+            number(each.p99),
             number(each.memory / MEGABYTE),
             "chosen" if each is tuned.winner else ratio_text(tuned.over(each)),
         )

@@ -90,7 +90,7 @@ def test_steps_that_cannot_be_made_are_refused(predictor: quantkit.Predictor, tm
 def test_instances_hand_no_states_on(bundle: Path) -> None:
     with (
         quantkit.load(bundle, instances=1) as predictor,
-        pytest.raises(UserError, match="load the bundle without instances"),
+        pytest.raises(UserError, match="instances and streams hand on no states; load the bundle without them"),
     ):
         predictor.step("nothing is read")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, median
 
 from quantkit.deployment.deployment_file import TunedHost
 from quantkit.deployment.tuning import pareto
@@ -46,8 +45,8 @@ def verdict(tuned: Tuned) -> str:
 def _headline(tuned: Tuned, host: TunedHost, command: str) -> Headline:
     winner, usual = tuned.winner, tuned.finalists[0]
     figures = [
-        (f"{number(mean(point.rate for point in winner.points))}/s", f"images with {winner.contestant.name}"),
-        (f"{number(median(point.p99 for point in winner.points))} ms", f"p99 of requests, {winner.points[0].load}"),
+        (f"{number(winner.rate)}/s", f"images with {winner.contestant.name}"),
+        (f"{number(winner.p99)} ms", f"p99 of requests, {winner.points[0].load}"),
     ]
     if winner is not usual:
         figures.append((f"{factor(tuned.over(usual).value)}{TIMES}", f"the default, {usual.contestant.name}"))
@@ -66,9 +65,9 @@ def _finalists(tuned: Tuned) -> Table:
         (
             each.contestant.name + (" (chosen)" if each is tuned.winner else ""),
             str(each.points[0].load),
-            number(mean(point.rate for point in each.points)),
-            number(median(point.p50 for point in each.points)),
-            number(median(point.p99 for point in each.points)),
+            number(each.rate),
+            number(each.p50),
+            number(each.p99),
             number(each.memory / MEGABYTE),
             "" if each is tuned.winner else ratio_text(tuned.over(each)),
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
-from statistics import median
+from statistics import mean, median
 from typing import Any, Optional
 
 from quantkit.benchmark.results.statistics import Ratio, paired_ratio
@@ -72,6 +72,21 @@ class Finalist:
     contestant: Contestant
     points: tuple[Point, ...]
     memory: int
+
+    @property
+    def rate(self) -> float:
+        """The mean images per second of all rounds."""
+        return mean(point.rate for point in self.points)
+
+    @property
+    def p50(self) -> float:
+        """The median over rounds of their median latencies, in ms."""
+        return median(point.p50 for point in self.points)
+
+    @property
+    def p99(self) -> float:
+        """The median over rounds of their 99th percentiles of latencies, in ms."""
+        return median(point.p99 for point in self.points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +273,7 @@ class _Search:
         return Tuned(self._goal, winner, finalists, tuple(self._trials), tuple(self._settings))
 
     def _keeps(self, finalist: Finalist) -> bool:
-        p99 = median(point.p99 for point in finalist.points)
-        return self._goal.allows(finalist.memory) and (self._goal.p99 is None or p99 <= self._goal.p99)
+        return self._goal.allows(finalist.memory) and (self._goal.p99 is None or finalist.p99 <= self._goal.p99)
 
     def _leader(self) -> Contestant:
         return max(self._ranks, key=self._ranks.__getitem__)
