@@ -181,10 +181,10 @@ class Share(click.ParamType):
 
     def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
         """The share, from 0 to 1."""
-        text, factor = str(value).strip(), 1.0
+        text, whole = str(value).strip(), 1.0
         if text.endswith("%"):
-            text, factor = text[:-1].strip(), 0.01
-        share = factor * float(text) if re.fullmatch(r"\d{1,3}(?:\.\d{1,9})?", text, re.ASCII) else -1.0
+            text, whole = text[:-1].strip(), 100.0
+        share = float(text) / whole if re.fullmatch(r"\d{1,3}(?:\.\d{1,9})?", text, re.ASCII) else -1.0
         if not 0 <= share <= 1:
             self.fail(f"{value!r} is not a share such as 99%", param, ctx)
         return share

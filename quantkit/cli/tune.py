@@ -12,6 +12,7 @@ from quantkit.cli.options import Verb, output_options
 from quantkit.cli.targets import check_target
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.extras import require
 from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def tune(
     out: Optional[Path],
     retune: bool,
 ) -> None:
-    """Find the fastest deployment of a bundle on this machine, by measuring.
+    """Find the fastest deployment of a bundle on this machine.
 
-    Engines, instances, streams, batches, OpenMP runtimes and allocators are tried; the best are compared with
+    Engines, instances, streams, batches, OpenMP runtimes and allocators are measured; the best are compared with
     quantkit's default and with what each engine does by itself. The default stays where nothing is better beyond doubt.
     Of several BUNDLES, forms of one network, the first is the default. `load(BUNDLE, deployment="DIR/deployment.toml")`
     uses the result. An interrupted search goes on where it was.
@@ -78,7 +79,10 @@ def tune(
 
     wanted = TuningGoal(goal, p99, memory)  # type: ignore[arg-type]
     chosen = _chosen(terminal, bundles, agreement)
-    folder = out or Path(f"{bundles[0].name}-deployment")
+    for package in ("matplotlib", "jinja2"):
+        require("report", package, "the page of a tuning")
+    require("benchmark", "scipy", "intervals of speeds")
+    folder = out or Path(f"{chosen[0].directory.resolve().name}-deployment")
     _check_untuned(folder, chosen, retune)
     check_target(folder, retune, TUNING)
     tuned = search(chosen, wanted, budget, retune, terminal.tell)

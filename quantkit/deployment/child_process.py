@@ -40,7 +40,7 @@ class ChildProcess:
             settings: JSON values; the channel's descriptor is added as ``channel``.
             variables: its whole environment.
             descriptors: further ones that it inherits.
-            quiet: drop what it writes on standard error.
+            quiet: drop what it writes on standard output and error.
 
         Raises:
             OSError: it cannot be started.
@@ -53,6 +53,7 @@ class ChildProcess:
                 module_command(module, text),
                 env=dict(variables),
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if quiet else None,
                 stderr=subprocess.DEVNULL if quiet else None,
                 pass_fds=(theirs.fileno(), *descriptors),
                 # Ctrl-C in a terminal is for this process, which ends its children.

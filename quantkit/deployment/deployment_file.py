@@ -34,6 +34,7 @@ _REMEDY = "write one with quantkit tune"
 
 _Text = Annotated[str, Field(max_length=200)]
 _Count = Annotated[int, Field(ge=1, le=1 << 20)]
+_Batch = Annotated[int, Field(ge=1, le=4096)]
 _Figures = Annotated[dict[_Text, Union[_Text, FiniteFloat, int, Annotated[list[FiniteFloat], Field(max_length=3)]]],
                      FirstFaultOnly()]  # fmt: skip
 
@@ -124,7 +125,7 @@ class _Spread:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     placement: Annotated[str, Field(pattern=r"^[a-z0-9:]{1,40}$")]
-    batch: _Count
+    batch: _Batch
     window: Annotated[FiniteFloat, Field(ge=0, le=1e6)] = 0.0
 
 
@@ -136,7 +137,7 @@ class _Streams:
 
     number: _Count
     threads: _Count = 1
-    batch: _Count = 8
+    batch: _Batch = 8
     window: Annotated[FiniteFloat, Field(ge=0, le=1e6)] = 0.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from threading import Thread, current_thread
+from threading import Thread
 from typing import Optional
 
 import numpy as np
@@ -56,7 +56,7 @@ class StreamPool:
             Thread(target=_work, args=(network, self._requests.queue, streams), name="quantkit stream", daemon=True)
             for network in networks
         ]
-        self._finalizer = weakref.finalize(self, _close, os.getpid(), self._requests, self._threads)
+        self._finalizer = weakref.finalize(self, _close, os.getpid(), self._requests)
         for thread in self._threads:
             thread.start()
 
@@ -71,6 +71,8 @@ class StreamPool:
     def close(self) -> None:
         """End the streams; requests that are not answered yet fail."""
         self._finalizer()
+        for thread in self._threads:
+            thread.join()
 
 
 def _warm(network: RunningNetwork, batch: int, sample: np.ndarray) -> None:
@@ -101,11 +103,7 @@ def _compute(network: RunningNetwork, pieces: Sequence[Piece]) -> None:
         place += piece.size
 
 
-def _close(process: int, requests: QueuedRequests, threads: Sequence[Thread]) -> None:
-    # A fork that ends is not the owner.
-    if os.getpid() != process:
-        return
-    requests.close()
-    for thread in threads:
-        if thread is not current_thread():
-            thread.join()
+def _close(process: int, requests: QueuedRequests) -> None:
+    # A fork that ends is not the owner. Threads are not joined: the garbage collector may call this in one of them.
+    if os.getpid() == process:
+        requests.close()

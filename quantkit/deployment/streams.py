@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from typing import Optional
 
 from quantkit.backends.base import session_threads
+from quantkit.errors import UserError
 from quantkit.kinds import seconds, whole_number
+
+# Threads of all streams; larger machines than any have fewer cores.
+_MOST = 4096
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Parallel runs of a network in this process, which share its weights; for ONNX Runtime and OpenVINO.
+    """Parallel runs of a network in this process, for ONNX Runtime and OpenVINO.
 
-    Images reach them without being copied, and they end with the process. A crash of the engine ends all of them, where
-    it would end one of several ``Instances``, and nothing binds them to cores.
+    Those of one thread share the weights, in OpenVINO all do. Images reach them without being copied, and they end with
+    the process. A crash of the engine ends all of them, where it would end one of several ``Instances``, and nothing
+    binds them to cores.
 
     Attributes:
         number: how many; None: as many as there are cores for ``threads`` each.
@@ -38,6 +43,10 @@ class Streams:
             whole_number("number", self.number, 1, 2)
         whole_number("threads", self.threads, 1, 2)
         whole_number("batch", self.batch, 1)
+        if self.count * self.threads > _MOST:
+            raise UserError(
+                f"{self.count} streams of {self.threads} threads are too many; give at most {_MOST} threads"
+            )
         seconds("window", self.window)
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.bundle import write_float_bundle
+from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.deployment.deployment_file import read_deployment, write_deployment
 from quantkit.deployment.loading import load
 from quantkit.fusion.fused_model import FusedModel
@@ -87,6 +87,14 @@ def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bund
 )
 def test_options_that_cannot_be_used(run: Run, bundle: Path, options: tuple[str, ...], told: str) -> None:
     assert told in refused(run, bundle, *options)
+
+
+def test_bundles_that_agree_too_little_are_left_out(run: Run, bundle: Path, digits_onnx: Path) -> None:
+    told = refused(run, digits_onnx, "--agreement", "100%", "--p99", "0.0001ms", *BUDGET)
+    reached = read_bundle(digits_onnx).manifest.agreement
+    assert reached is not None and reached.top1 is not None
+    wanted = "nothing that was tried keeps" if reached.top1 == 1 else "no bundle agrees with FP32 so well"
+    assert wanted in told
 
 
 def test_folders_that_hold_something_else_are_left_alone(run: Run, bundle: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from quantkit.backends.base import session_threads
@@ -36,32 +37,47 @@ _BLOCKTIMES = (0, 1, 200)
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def default(bundle: Bundle) -> Contestant:
-    """What ``load`` gives without any choice."""
-    return Contestant(bundle, default_engine(bundle))
+def default(bundles: Sequence[Bundle]) -> Contestant:
+    """What ``load`` gives of the first bundle without any choice."""
+    return Contestant(bundles[0], default_engine(bundles[0]), label=_label(bundles[0], bundles))
+
+
+def _label(bundle: Bundle, bundles: Sequence[Bundle]) -> str:
+    return bundle.directory.resolve().name if len(bundles) > 1 else ""
 
 
 def structures(bundles: Sequence[Bundle], goal: TuningGoal) -> Iterator[Contestant]:
-    """Every bundle in every engine: in one process, in streams of it, and in instances of all sizes."""
+    """Every bundle in every engine: in one process, in streams of it, and in instances of all sizes.
+
+    Bundles and engines alternate, so that a search that runs out of time has tried each of them.
+    """
     policies = placements(read_topology())
-    for bundle in bundles:
-        for engine in usable_engines(bundle):
-            yield Contestant(bundle, engine)
-            for batch in _batches(goal):
-                if DEPLOYED[engine].backend().has_streams:
-                    yield from (Contestant(bundle, engine, each) for each in _streams(batch))
-                yield from (Contestant(bundle, engine, Instances(policy, batch=batch)) for policy in policies)
+    rows = [
+        _forms(Contestant(bundle, engine, label=_label(bundle, bundles)), policies, goal)
+        for bundle in bundles
+        for engine in usable_engines(bundle)
+    ]
+    for column in zip_longest(*rows):
+        yield from (contestant for contestant in column if contestant is not None)
 
 
-def own(bundle: Bundle) -> Iterator[Contestant]:
-    """What the engines do by themselves."""
+def _forms(single: Contestant, policies: Sequence[str], goal: TuningGoal) -> Iterator[Contestant]:
+    yield single
+    for batch in reversed(_batches(goal)):
+        if DEPLOYED[single.engine].backend().has_streams:
+            yield from (replace(single, spread=each) for each in _streams(batch))
+        yield from (replace(single, spread=Instances(policy, batch=batch)) for policy in policies)
+
+
+def own(best: Contestant) -> Iterator[Contestant]:
+    """What the engines do by themselves with the bundle of a contestant."""
     modes: dict[str, tuple[OwnMode, ...]] = {
         MXNET.name: ("default",),
         ONNXRUNTIME.name: ("default",),
         OPENVINO.name: ("default", "LATENCY", "THROUGHPUT"),
     }
-    for engine in usable_engines(bundle):
-        yield from (Contestant(bundle, engine, own=mode) for mode in modes[engine])
+    for engine in usable_engines(best.bundle):
+        yield from (Contestant(best.bundle, engine, own=mode, label=best.label) for mode in modes[engine])
 
 
 def placements(topology: Topology) -> list[str]:

@@ -23,8 +23,8 @@ OwnMode = Literal["default", "LATENCY", "THROUGHPUT"]
 """How an engine runs by itself: its default session, or OpenVINO's hints."""
 
 _LOADING_PATIENCE = 600.0
-# Seconds that a measurement may take longer than asked, and how many times as long as its first request.
-_PATIENCE = 60.0
+# Seconds that a measurement may take beyond ten times what was asked for.
+_PATIENCE = 120.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,14 @@ class Contestant:
         spread: the processes that run the network, or the streams of the one that loads it; None: that one, once at a
             time.
         own: run it as the engine does by itself, without quantkit; None: as quantkit does.
+        label: the bundle's name where there are several.
     """
 
     bundle: Bundle
     engine: str
     spread: Union[Instances, Streams, None] = None
     own: Optional[OwnMode] = None
+    label: str = ""
 
     @property
     def key(self) -> str:
@@ -52,7 +54,7 @@ class Contestant:
     @property
     def name(self) -> str:
         """What it is called in tables."""
-        title = DEPLOYED[self.engine].title
+        title = f"{self.label}: {DEPLOYED[self.engine].title}" if self.label else DEPLOYED[self.engine].title
         if self.own is not None:
             hint = "its default session" if self.own == "default" else f"its {self.own} hint"
             return f"{title} by itself, {hint}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ from quantkit.errors import BundleError, QuantkitError
 
 Callers = Callable[[np.ndarray, int], list[Serve]]
 """A function for each of so many callers, which sends a batch and returns when it is answered."""
+
+# Seconds after a measurement; Intel's OpenMP is tried with threads that spin for 0.2 s.
+_REST = 0.25
 
 # The share of a measurement's seconds that it runs before, uncounted.
 _WARM_UP = 0.2
@@ -82,6 +86,8 @@ def measure(serve: list[Serve], batch: int, callers: int, seconds: float) -> dic
     """The fields of a ``Point``: what so many callers with requests of a batch are served in so many seconds."""
     closed_loop(serve, _WARM_UP * seconds)
     found = closed_loop(serve, seconds)
+    # Idle threads of engines spin for a while, which would disturb whoever is measured next.
+    time.sleep(_REST)
     p50, p99 = np.percentile(found.latencies, (50, 99))
     return {"rate": batch * found.rate, "p50": float(p50), "p99": float(p99), "requests": len(found.latencies)}
 

@@ -10,7 +10,7 @@ from quantkit.deployment.deployment_file import Deployment, TunedBundle, TunedHo
 from quantkit.deployment.tuning.point import Point
 from quantkit.deployment.tuning.search import Finalist, Trial, Tuned
 
-MEGABYTE = 1 << 20
+MEGABYTE = 10**6
 
 
 def deployment_of(tuned: Tuned, host: TunedHost) -> Deployment:

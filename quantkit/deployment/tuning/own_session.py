@@ -1,10 +1,11 @@
-"""A bundle's network as an engine runs it by itself: no quantkit in between, the engine's own settings."""
+"""A bundle's network as an engine runs it by itself, with its own settings and one call for each request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
+from threading import Lock
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from quantkit.backends.registry import MXNET, ONNXRUNTIME, OPENVINO
 from quantkit.benchmark.measuring.dispatch import Serve
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.file_names import lstm_form
-from quantkit.deployment.network import open_network
+from quantkit.deployment.network import RunningNetwork, open_network
 from quantkit.errors import UserError
 
 
@@ -40,12 +41,22 @@ def own_session(bundle: Bundle, engine: str, mode: str) -> OwnSession:
         QuantkitError: the engine does not load it.
     """
     if engine == MXNET.name:
-        network = open_network(bundle, engine)
-        return OwnSession(lambda place, data: lambda: network.run(data))
+        return _mxnet(open_network(bundle, engine))
     content = bundle.onnx(lstm_form(engine))
     if content is None:
         raise UserError(f"{bundle.directory} holds no ONNX file")
     return _onnxruntime(content) if engine == ONNXRUNTIME.name else _openvino(content, mode)
+
+
+def _mxnet(network: RunningNetwork) -> OwnSession:
+    """Callers take turns: MXNet runs a bound network once at a time."""
+    turn = Lock()
+
+    def run(data: np.ndarray) -> object:
+        with turn:
+            return network.run(data)
+
+    return OwnSession(lambda place, data: lambda: run(data))
 
 
 def _onnxruntime(content: bytes) -> OwnSession:
@@ -66,6 +77,6 @@ def _openvino(content: bytes, mode: str) -> OwnSession:
         if place not in requests:
             requests[place] = compiled.create_infer_request()
         request = requests[place]
-        return lambda: request.infer({0: data})  # type: ignore[attr-defined]
+        return lambda: request.infer({0: data}, share_inputs=True)  # type: ignore[attr-defined]
 
     return OwnSession(caller, int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS")))

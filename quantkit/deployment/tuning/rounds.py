@@ -14,13 +14,12 @@ from quantkit.errors import QuantkitError
 
 @dataclass(frozen=True)
 class Rounds:
-    """Of each contestant that ran to the end the measurement of every round, and its bytes in memory.
+    """Of each contestant that ran to the end the measurement of every round.
 
     ``problems`` say why the others did not.
     """
 
     points: Mapping[Contestant, list[Point]]
-    memory: Mapping[Contestant, int]
     problems: Mapping[Contestant, str]
 
 
@@ -52,5 +51,4 @@ def in_turns(loads: Mapping[Contestant, Load], seconds: float, more: Callable[[i
                     problems[contestant] = str(error)
                     del points[contestant]
             done += 1
-        memory = {contestant: running[contestant].memory() for contestant in points}
-    return Rounds(points, memory, problems)
+    return Rounds(points, problems)

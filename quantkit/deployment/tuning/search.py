@@ -23,7 +23,7 @@ from quantkit.deployment.tuning.contestant import Contestant, Running
 from quantkit.deployment.tuning.goal import TuningGoal
 from quantkit.deployment.tuning.point import Load, Point
 from quantkit.deployment.tuning.rounds import in_turns
-from quantkit.errors import QuantkitError, UserError
+from quantkit.errors import InstanceError, QuantkitError, UserError
 from quantkit.mixed_precision.journal import Journal, journal_path
 from quantkit.progress import Tell, untold
 from quantkit.units import counted
@@ -39,6 +39,9 @@ _GO_ON, _ONE_OF = 3, 3
 _ROUNDS = 4
 _LEAST_ROUNDS, _MOST_ROUNDS = 4, 30
 _LAST = 2.0
+
+# A load goes on to the comparisons if it had this share of the bound on p99, since readings differ.
+_HEADROOM = 0.85
 
 # Seconds of one measurement, as a share of the budget, and at least and at most so many.
 _SHARE, _SHORTEST, _LONGEST = 1 / 600, 0.25, 2.0
@@ -155,7 +158,7 @@ def tune(
     def left(share: float) -> bool:
         return clock() - begun < share * seconds
 
-    usual = default(bundles[0])
+    usual = default(bundles)
     with Running(usual) as running:
         search.begin(running)
         search.structures(bundles, running, lambda: left(_STRUCTURES))
@@ -176,6 +179,12 @@ def _journal(bundles: Sequence[Bundle], goal: TuningGoal, turn: float, again: bo
     return Journal(path)
 
 
+def _nothing_keeps() -> UserError:
+    return UserError(
+        "nothing that was tried keeps the bounds of the goal; allow a larger p99 or more memory, or a longer --budget"
+    )
+
+
 class _Search:
     """The state of a search: what was tried, and the best so far."""
 
@@ -188,8 +197,10 @@ class _Search:
 
     def begin(self, usual: Running) -> None:
         """Measure the default, with which everything is compared."""
-        self._trials.append(Trial(usual.contestant, self._explored(usual), usual.memory()))
-        self._ranks[usual.contestant] = 1.0
+        points, memory = self._explored(usual), usual.memory()
+        self._trials.append(Trial(usual.contestant, points, memory, self._excess(memory)))
+        if self._best(self._trials[0]) is not None:
+            self._ranks[usual.contestant] = 1.0
         self._tell(self._line(self._trials[0]))
 
     def structures(self, bundles: Sequence[Bundle], usual: Running, more: Callable[[], bool]) -> None:
@@ -207,9 +218,13 @@ class _Search:
 
     def halve(self) -> None:
         """Compare the best ones again, side by side and longer, and keep the order."""
+        if not self._ranks:
+            raise _nothing_keeps()
         number = max(2, min(_GO_ON, ceil(len(self._ranks) / _ONE_OF)))
         leading = sorted(self._ranks, key=self._ranks.__getitem__, reverse=True)[:number]
         found = self._side_by_side(leading)
+        if not found:
+            raise QuantkitError("none of the best runs a second time; see whether memory is short, and tune again")
         self._ranks = {each: sum(_speed(self._goal, point) for point in points) for each, points in found.items()}
 
     def change_settings(self, more: Callable[[], bool]) -> None:
@@ -228,7 +243,7 @@ class _Search:
                 if len(points) < 2:
                     continue
                 ratio = compared(self._goal, points[variant], points[best])
-                changed = ratio.low > 1
+                changed = ratio.low > 1 and self._in_time(points[variant])
                 self._settings.append(Setting(name, ratio, changed))
                 self._tell(f"  {name}: {ratio.value:.3f} times ({ratio.low:.3f} to {ratio.high:.3f})")
                 if changed:
@@ -243,7 +258,7 @@ class _Search:
             QuantkitError: the default cannot run.
         """
         best = self._leader()
-        chosen = [usual, *([best] if best.key != usual.key else []), *own(best.bundle)]
+        chosen = [usual, *([best] if best.key != usual.key else []), *own(best)]
         for contestant in chosen:
             if all(trial.contestant.key != contestant.key for trial in self._trials):
                 self._tried(contestant)
@@ -255,36 +270,46 @@ class _Search:
         )
         if usual in found.problems:
             raise QuantkitError(f"{usual.name} does not run: {found.problems[usual]}")
-        return tuple(Finalist(each, tuple(points), found.memory[each]) for each, points in found.points.items())
+        return tuple(Finalist(each, tuple(points), self._trial(each).memory) for each, points in found.points.items())
 
     def result(self, finalists: tuple[Finalist, ...]) -> Tuned:
-        """The winner: the default, unless the best is better beyond doubt, or the default breaks a bound."""
+        """The winner: the default, unless the best is better beyond doubt, or the default breaks a bound.
+
+        Raises:
+            UserError: neither keeps the bounds.
+        """
         usual, *others = finalists
-        deployments = [each for each in others if each.contestant.own is None]
+        keeping = [each for each in others if each.contestant.own is None and self._keeps(each)]
         winner = usual
-        for each in deployments:
+        for each in keeping:
             if compared(self._goal, each.points, usual.points).low > 1 or not self._keeps(usual):
                 winner = each
         if not self._keeps(winner):
-            raise UserError(
-                "nothing that was tried keeps the bounds of the goal; allow a larger p99 or more memory, or a longer "
-                "--budget"
-            )
+            raise _nothing_keeps()
         return Tuned(self._goal, winner, finalists, tuple(self._trials), tuple(self._settings))
 
     def _keeps(self, finalist: Finalist) -> bool:
-        return self._goal.allows(finalist.memory) and (self._goal.p99 is None or finalist.p99 <= self._goal.p99)
+        memory = self._trial(finalist.contestant).memory
+        return self._goal.allows(memory) and self._in_time(finalist.points)
+
+    def _in_time(self, points: Sequence[Point]) -> bool:
+        return self._goal.p99 is None or median(point.p99 for point in points) <= self._goal.p99
+
+    def _excess(self, memory: int) -> str:
+        return "" if self._goal.allows(memory) else "it takes more memory than the goal allows"
 
     def _leader(self) -> Contestant:
         return max(self._ranks, key=self._ranks.__getitem__)
 
     def _tried(self, contestant: Contestant, usual: Optional[Running] = None) -> tuple[Trial, float]:
         """What is measured of a contestant, or was before this was interrupted; and of the default right after it."""
-        known = self._journal.recall([contestant.key], lambda: self._measured(contestant, usual))
+        try:
+            known = self._journal.recall([contestant.key], lambda: self._measured(contestant, usual))
+        except InstanceError as error:
+            # A process that was killed or hung may run another time.
+            known = {"points": [], "memory": 0, "problem": str(error), "beside": 1.0}
         points = tuple(Point(**{**each, "load": Load(**each["load"])}) for each in known["points"])
-        problem = known["problem"]
-        if not problem and not self._goal.allows(known["memory"]):
-            problem = "it takes more memory than the goal allows"
+        problem = known["problem"] or self._excess(known["memory"])
         trial = Trial(contestant, points, known["memory"], problem)
         self._trials.append(trial)
         self._tell(self._line(trial))
@@ -296,6 +321,8 @@ class _Search:
         try:
             with Running(contestant) as running:
                 points, memory = self._explored(running), running.memory()
+        except InstanceError:
+            raise
         except QuantkitError as error:
             problem = str(error)
         beside = 1.0
@@ -323,7 +350,8 @@ class _Search:
     def _load(self, contestant: Contestant) -> Load:
         """Its best load so far; the lightest where it never kept the bound."""
         trial = self._trial(contestant)
-        best = self._best(trial)
+        calm = [point for point in trial.points if self._goal.p99 is None or point.p99 <= _HEADROOM * self._goal.p99]
+        best = self._goal.best(calm) or self._best(trial)
         return trial.points[0].load if best is None else best.load
 
     def _side_by_side(self, contestants: Sequence[Contestant]) -> Mapping[Contestant, list[Point]]:

@@ -56,6 +56,17 @@ def test_every_engine_in_every_form(bundle: Bundle, monkeypatch: pytest.MonkeyPa
     }
 
 
+def test_bundles_and_engines_alternate(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "usable_engines", lambda bundle: {"mxnet": "1", "openvino": "2"})
+    other = replace(bundle, directory=bundle.directory / "other")
+    first = [*structures([bundle, other], TuningGoal())][:4]
+    assert [(each.engine, each.label, each.spread) for each in first] == [
+        (engine, label, None) for label in ("fp32", "other") for engine in ("mxnet", "openvino")
+    ]
+    assert {each.label for each in structures([bundle], TuningGoal())} == {""}
+    assert candidates.default([bundle, other]).name == "fp32: MXNet, in one process"
+
+
 def test_loads(bundle: Bundle) -> None:
     streams = Contestant(bundle, "openvino", Streams(2, batch=4))
     assert [*loads(streams, TuningGoal(), 2)] == [(Load(1, 4), Load(8, 4))]
