@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from quantkit.benchmark.placement.placement import Placement
+from quantkit.deployment import runtime
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.loading import load
 from quantkit.deployment.pool import Pool
@@ -26,13 +27,15 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment with both allocators and Intel's OpenMP; the path of the latter."""
     monkeypatch.setattr(preloaded, "find_library", {"jemalloc": "libj.so", "tcmalloc_minimal": "libt.so"}.get)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    # Where mxnet-mkl has its own.
+    monkeypatch.setattr(runtime, "_mxnet_folder", lambda: tmp_path)
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libiomp5.so").touch()
     return tmp_path / "lib/libiomp5.so"
 
 
 @pytest.mark.parametrize(
-    ("runtime", "variables"),
+    ("given", "variables"),
     [
         (Runtime(), {}),
         (Runtime(blocktime=0), {"OMP_WAIT_POLICY": "passive"}),
@@ -42,19 +45,19 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (Runtime(allocator="jemalloc", huge_pages=True), {"LD_PRELOAD": "libj.so", "MALLOC_CONF": "thp:always"}),
     ],
 )
-def test_variables(runtime: Runtime, variables: dict[str, str], installed: Path) -> None:
-    assert runtime.variables("mxnet", PINNED) == {**BOUND, **variables}
+def test_variables(given: Runtime, variables: dict[str, str], installed: Path) -> None:
+    assert given.variables("mxnet", PINNED) == {**BOUND, **variables}
 
 
 def test_intels_openmp_replaces_that_of_mxnet_alone(installed: Path) -> None:
-    runtime = Runtime("intel", blocktime=1, allocator="jemalloc")
-    assert runtime.variables("mxnet", PINNED) == {
+    given = Runtime("intel", blocktime=1, allocator="jemalloc")
+    assert given.variables("mxnet", PINNED) == {
         "OMP_NUM_THREADS": "2",
         "KMP_AFFINITY": "granularity=fine,compact,1,0",
         "KMP_BLOCKTIME": "1",
         "LD_PRELOAD": f"{installed}:libj.so",
     }
-    assert runtime.variables("openvino", PINNED) == {**BOUND, "LD_PRELOAD": "libj.so"}
+    assert given.variables("openvino", PINNED) == {**BOUND, "LD_PRELOAD": "libj.so"}
 
 
 @pytest.mark.parametrize(
