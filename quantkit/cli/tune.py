@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -87,7 +89,7 @@ def tune(
     check_target(folder, retune, TUNING)
     tuned = search(chosen, wanted, budget, retune, terminal.tell)
     with terminal.work.writing(folder):
-        write_tuning(tuned, folder, retune)
+        write_tuning(tuned, folder, retune, shlex.join(["quantkit", *sys.argv[1:]]))
     from quantkit.deployment.deployment_file import DEPLOYMENT, this_host
 
     result = {**tuning_document(tuned, this_host(), ""), "deployment": str(folder / DEPLOYMENT)}

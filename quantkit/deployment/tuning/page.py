@@ -52,12 +52,8 @@ def _headline(tuned: Tuned, host: TunedHost, command: str) -> Headline:
         figures.append((f"{factor(tuned.over(usual).value)}{TIMES}", f"the default, {usual.contestant.name}"))
     quota = "" if host.cpu_quota is None else f", quota {host.cpu_quota:g}"
     goal = ", ".join(f"{name} {value}" for name, value in tuned.goal.facts.items())
-    facts = (
-        ("goal", goal),
-        ("machine", f"{host.cpu}, {counted(host.usable_cores, 'core')}{quota}"),
-        ("command", command),
-    )
-    return Headline(tuple(figures), facts)
+    facts = (("goal", goal), ("machine", f"{host.cpu}, {counted(host.usable_cores, 'core')}{quota}"))
+    return Headline(tuple(figures), (*facts, *([("command", command)] if command else [])))
 
 
 def _finalists(tuned: Tuned) -> Table:

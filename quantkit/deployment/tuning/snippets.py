@@ -23,7 +23,7 @@ def python_lines(bundle: Path, folder: Path) -> tuple[str, ...]:
     return (
         "import quantkit as qk",
         "",
-        f"with qk.load({str(bundle)!r}, deployment={str(folder / DEPLOYMENT)!r}) as predictor:",
+        f"with qk.load({str(bundle.absolute())!r}, deployment={str(folder.absolute() / DEPLOYMENT)!r}) as predictor:",
         '    scores = predictor.predict(["image.jpg"])',
     )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
 from quantkit.deployment.deployment_file import DEPLOYMENT, deployment_text, this_host
@@ -21,14 +19,16 @@ TUNING = Kind("a tuning", DEPLOYMENT, frozenset({DEPLOYMENT, PAGE, _DATA}))
 """The kind of a tuning's folder."""
 
 
-def write_tuning(tuned: Tuned, folder: Path, again: bool = False) -> None:
+def write_tuning(tuned: Tuned, folder: Path, again: bool = False, command: str = "") -> None:
     """Write a tuning's folder, complete or not at all; with ``again`` it may replace an earlier one.
+
+    ``command`` is told on the page and in the data; empty if there was none.
 
     Raises:
         UserError: the folder holds something else, or an earlier tuning and ``again`` is not given.
         QuantkitError: it cannot be written.
     """
-    host, command = this_host(), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    host = this_host()
     files = {
         DEPLOYMENT: deployment_text(deployment_of(tuned, host)),
         PAGE: page(document(tuned, host, folder, command)),
