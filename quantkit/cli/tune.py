@@ -74,6 +74,7 @@ def tune(
     Of several BUNDLES, forms of one network, the first is the default. `load(BUNDLE, deployment="DIR/deployment.toml")`
     uses the result. An interrupted search goes on where it was.
     """
+    from quantkit.deployment.deployment_file import DEPLOYMENT, this_host
     from quantkit.deployment.tuning.goal import TuningGoal
     from quantkit.deployment.tuning.outcome import tuning_document
     from quantkit.deployment.tuning.search import tune as search
@@ -90,8 +91,6 @@ def tune(
     tuned = search(chosen, wanted, budget, retune, terminal.tell)
     with terminal.work.writing(folder):
         write_tuning(tuned, folder, retune, shlex.join(["quantkit", *sys.argv[1:]]))
-    from quantkit.deployment.deployment_file import DEPLOYMENT, this_host
-
     result = {**tuning_document(tuned, this_host(), ""), "deployment": str(folder / DEPLOYMENT)}
     terminal.show(result, *_texts(tuned), f"\n{folder / DEPLOYMENT}\n{folder / PAGE}")
 

@@ -17,7 +17,6 @@ from quantkit.deployment.network import known_engine
 from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.streams import Streams
 from quantkit.errors import UserError
-from quantkit.files.files import writing
 from quantkit.files.schema import FirstFaultOnly, first_fault
 from quantkit.files.text import read_toml
 from quantkit.files.toml import Value, toml_text
@@ -202,12 +201,6 @@ def deployment_text(deployment: Deployment) -> str:
 def _told(table: Mapping[str, Any]) -> dict[str, Any]:
     """What TOML can say, which has no null."""
     return {name: value for name, value in table.items() if value is not None}
-
-
-def write_deployment(deployment: Deployment, path: Path) -> None:
-    """Write a deployment's file, complete or not at all."""
-    with writing(path) as file:
-        file.write(deployment_text(deployment).encode())
 
 
 def read_deployment(path: Path) -> Deployment:

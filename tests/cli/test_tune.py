@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quantkit.bundle import read_bundle, write_float_bundle
-from quantkit.deployment.deployment_file import read_deployment, write_deployment
+from quantkit.deployment.deployment_file import deployment_text, read_deployment
 from quantkit.deployment.loading import load
 from quantkit.fusion.fused_model import FusedModel
 from tests.cli.conftest import Run
@@ -68,7 +68,7 @@ def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bund
     other = shutil.copytree(tuned, tmp_path / "other")
     stored = read_deployment(other / "deployment.toml")
     elsewhere = replace(stored, host=replace(stored.host, usable_cores=999))
-    write_deployment(elsewhere, other / "deployment.toml")
+    (other / "deployment.toml").write_text(deployment_text(elsewhere))
     told = refused(run, bundle, "--out", other)
     assert "usable cores 999 instead of" in told and "--retune" in told
     assert run("tune", bundle, "--out", other, "--retune", *BUDGET).exit_code == 0

@@ -18,7 +18,6 @@ from quantkit.deployment.deployment_file import (
     deployment_text,
     read_deployment,
     this_host,
-    write_deployment,
 )
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.loading import load
@@ -42,17 +41,17 @@ def tuned(bundle: Bundle) -> Deployment:
 
 @pytest.fixture
 def file(tuned: Deployment, tmp_path: Path) -> Path:
-    write_deployment(tuned, tmp_path / DEPLOYMENT)
+    (tmp_path / DEPLOYMENT).write_text(deployment_text(tuned))
     return tmp_path / DEPLOYMENT
 
 
 def test_what_is_written_is_read(tuned: Deployment, file: Path, tmp_path: Path) -> None:
     assert read_deployment(file) == tuned
     in_process = replace(tuned, spread=None, goal={}, evidence={}, host=replace(tuned.host, cpu_quota=1.5))
-    write_deployment(in_process, tmp_path / "other.toml")
+    (tmp_path / "other.toml").write_text(deployment_text(in_process))
     assert read_deployment(tmp_path / "other.toml") == in_process
     streams = replace(tuned, engine="openvino", spread=Streams(2, batch=4, window=0.001))
-    write_deployment(streams, tmp_path / "streams.toml")
+    (tmp_path / "streams.toml").write_text(deployment_text(streams))
     assert read_deployment(tmp_path / "streams.toml") == streams
 
 
@@ -62,7 +61,7 @@ def test_a_bundle_runs_as_its_deployment_says(
     with load(directory, deployment=file) as predictor:
         assert "1 instance" in repr(predictor) and predictor.engine == MXNET.name
         found = predictor.predict(inputs)
-    write_deployment(replace(tuned, spread=None), file)
+    file.write_text(deployment_text(replace(tuned, spread=None)))
     with load(directory, deployment=file) as predictor:
         assert "instance" not in repr(predictor)
         np.testing.assert_allclose(predictor.predict(inputs), found, rtol=0, atol=1e-5)
@@ -80,13 +79,13 @@ def test_a_bundle_runs_as_its_deployment_says(
 def test_other_hosts_are_refused(
     directory: Path, file: Path, tuned: Deployment, change: dict[str, object], told: str
 ) -> None:
-    write_deployment(replace(tuned, host=replace(tuned.host, **change)), file)
+    file.write_text(deployment_text(replace(tuned, host=replace(tuned.host, **change))))
     with pytest.raises(UserError, match=rf"measured on another host \({told}.*quantkit tune BUNDLE --retune"):
         load(directory, deployment=file)
 
 
 def test_other_bundles_are_refused(directory: Path, file: Path, tuned: Deployment) -> None:
-    write_deployment(replace(tuned, bundle=replace(tuned.bundle, sha256="0" * 64)), file)
+    file.write_text(deployment_text(replace(tuned, bundle=replace(tuned.bundle, sha256="0" * 64))))
     with pytest.raises(UserError, match="is of another bundle, called"):
         load(directory, deployment=file)
 

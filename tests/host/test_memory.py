@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from quantkit.host.memory import available_memory
+from quantkit.host.memory import available_memory, memory_of
 
 MEMINFO = "MemTotal:       16000000 kB\nMemFree:         1000000 kB\nMemAvailable:    8000000 kB\n"
 
@@ -46,3 +46,14 @@ def test_available_memory(
 
 def test_this_machine_has_some() -> None:
     assert 0 < (available_memory() or 0) < 1 << 50
+
+
+def test_the_memory_of_processes_counts_what_they_share_in_parts(tmp_path: Path) -> None:
+    for pid, files in {
+        1: {"smaps_rollup": "Rss: 900 kB\nPss: 300 kB\n", "status": "VmRSS: 900 kB\n"},
+        2: {"status": "Name: x\nVmRSS: 50 kB\n"},
+    }.items():
+        (tmp_path / str(pid)).mkdir()
+        for name, text in files.items():
+            (tmp_path / str(pid) / name).write_text(text)
+    assert memory_of([1, 2, 3], tmp_path) == 350 << 10

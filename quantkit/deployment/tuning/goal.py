@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isfinite
 from typing import Literal, Optional
 
 from quantkit.deployment.tuning.point import Point
@@ -66,7 +65,7 @@ class TuningGoal:
     def facts(self) -> dict[str, str | float | int]:
         """This, as names and values."""
         facts: dict[str, str | float | int] = {"measure": self.measure}
-        if self.p99 is not None and isfinite(self.p99):
+        if self.p99 is not None:
             facts["p99_ms"] = float(self.p99)
         if self.memory is not None:
             facts["memory_bytes"] = int(self.memory)

@@ -99,7 +99,8 @@ class Tuned:
     Attributes:
         goal: what was asked for.
         winner: the deployment to use: the default, unless another is better beyond doubt.
-        finalists: the last comparison; the first is the default, the second the best that was found.
+        finalists: the last comparison: the default first, then the best that was found, if it is another and ran to the
+            end, then the engines by themselves.
         trials: everything that was tried.
         settings: what changing settings of the best brought.
     """
@@ -146,7 +147,9 @@ def tune(
 
     Raises:
         UserError: nothing keeps the bounds of the goal.
-        QuantkitError: the default cannot run.
+        EngineMissing: no engine for the first bundle is installed.
+        ExtraMissing: SciPy is not installed.
+        QuantkitError: the default cannot run, or what was tried cannot be kept.
     """
     begun, seconds = clock(), 60 * minutes
     turn = min(_LONGEST, max(_SHORTEST, _SHARE * seconds))

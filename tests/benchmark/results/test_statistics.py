@@ -13,6 +13,7 @@ from quantkit.benchmark.results.statistics import (
     finished,
     latencies,
     mean_latency,
+    paired_ratio,
     ratio,
     throughput,
     work,
@@ -206,3 +207,15 @@ def test_batch_counts_for_throughput_and_not_for_latency() -> None:
     one, other = (cell([[closed_loop([5.0, 5.0])]] * 3, batch=batch) for batch in (4, 1))
     assert ratio(one, other, "throughput").value == pytest.approx(4.0)
     assert ratio(one, other, "latency").value == pytest.approx(1.0)
+
+
+def test_a_ratio_of_speeds_of_the_same_rounds_is_students() -> None:
+    from scipy.stats import t
+
+    moods, noise = np.array([1.0, 5.0, 0.2, 3.0]), np.array([0.99, 1.0, 1.02, 1.0])
+    found = paired_ratio(150 * moods * noise, 100 * moods)
+    logarithms = np.log(1.5 * noise)
+    half = t.ppf(0.975, 3) * logarithms.std(ddof=1) / 2
+    expected = logarithms.mean() + np.array([0, -half, half])
+    np.testing.assert_allclose(np.log([found.value, found.low, found.high]), expected)
+    assert (paired_ratio([3.0], [2.0]).value, paired_ratio([3.0], [2.0]).high) == (pytest.approx(1.5), float("inf"))

@@ -182,27 +182,26 @@ def test_what_fails_is_left_out_with_its_reason(on: Any, bundle: Bundle) -> None
     assert [trial.problem for trial in found.trials if trial.problem] == ["it ended with exit code 3"]
 
 
-def test_what_fails_later_is_left_out_too(on: Any, bundle: Bundle) -> None:
-    machine = on(by_engine(100, 150))
+def failing(machine: Machine, engine: str, after: int) -> Speed:
+    """An engine whose processes end once so many were started."""
 
     def speed(contestant: Contestant, load: Load) -> float:
-        if contestant.engine == "openvino" and len(machine.started) > 2:
+        if contestant.engine == engine and len(machine.started) > after:
             raise InstanceError("crashed", "it ended")
         return by_engine(100, 150)(contestant, load)
 
-    machine.speed = speed
+    return speed
+
+
+def test_what_fails_later_is_left_out_too(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    machine.speed = failing(machine, "openvino", after=2)
     assert tuned(bundle).winner.contestant.engine == "mxnet"
 
 
 def test_a_default_that_fails_is_told(on: Any, bundle: Bundle) -> None:
     machine = on(by_engine(100, 150))
-
-    def speed(contestant: Contestant, load: Load) -> float:
-        if contestant.engine == "mxnet" and len(machine.started) > 4:
-            raise InstanceError("crashed", "it ended")
-        return by_engine(100, 150)(contestant, load)
-
-    machine.speed = speed
+    machine.speed = failing(machine, "mxnet", after=4)
     with pytest.raises(QuantkitError, match="MXNet, in one process does not run: it ended"):
         tuned(bundle)
 
