@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from quantkit.deployment.instances import Instances
     from quantkit.deployment.loading import load
     from quantkit.deployment.predictor import Predictor
+    from quantkit.deployment.runner import RunnerStatus
     from quantkit.deployment.runtime import Runtime
     from quantkit.deployment.states import States
     from quantkit.deployment.streams import Streams
@@ -99,14 +100,14 @@ __all__ = [
     "MixedPrecision", "Model", "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired",
     "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange",
     "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan", "QuantizedGraph",
-    "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "Runtime", "Sample", "Samples",
-    "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "Source", "SpeedProof", "States", "StatesKind",
-    "StepAccuracy", "StepNoise", "Streams", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor",
-    "TensorDtype", "TensorQuantization", "TensorUse", "Tuned", "TuningGoal", "Verdict", "Verification", "Vocabulary",
-    "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx",
-    "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement", "measure_latency", "plan",
-    "profiled", "quantize", "read_results", "read_table", "run_benchmark", "search_mixed_precision", "tune", "verify",
-    "write_report", "write_table", "write_tuning",
+    "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "RunnerStatus", "Runtime", "Sample",
+    "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "Source", "SpeedProof", "States",
+    "StatesKind", "StepAccuracy", "StepNoise", "Streams", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell",
+    "Tensor", "TensorDtype", "TensorQuantization", "TensorUse", "Tuned", "TuningGoal", "Verdict", "Verification",
+    "Vocabulary", "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task",
+    "export_onnx", "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement",
+    "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table", "run_benchmark",
+    "search_mixed_precision", "tune", "verify", "write_report", "write_table", "write_tuning",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -135,6 +136,7 @@ _NAMES = {
     "quantkit.deployment.instances": ("Instances",),
     "quantkit.deployment.loading": ("load",),
     "quantkit.deployment.predictor": ("Predictor",),
+    "quantkit.deployment.runner": ("RunnerStatus",),
     "quantkit.deployment.runtime": ("Runtime",),
     "quantkit.deployment.states": ("States",),
     "quantkit.deployment.streams": ("Streams",),

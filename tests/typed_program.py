@@ -90,6 +90,7 @@ def with_a_bundle(bundle: Path) -> None:
             assert_type(row.shape, tuple[int, ...])
         awaited: Coroutine[Any, Any, np.ndarray[Any, Any]] = spread.predict_async("cat.jpg", timeout=0.5)
         print(awaited)
+    assert_type(predictor.status(), quantkit.RunnerStatus)
     runtime = quantkit.Runtime("intel", blocktime=1, allocator="jemalloc", huge_pages=True)
     quantkit.load(bundle, instances=quantkit.Instances("core", runtime=runtime))
     quantkit.load(bundle, instances=quantkit.Streams(2, batch=4))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from io import BytesIO
 from itertools import chain, islice
 from math import prod
 from pathlib import Path
@@ -26,13 +27,14 @@ from quantkit.errors import DataError
 from quantkit.host.threads import worker_threads
 from quantkit.lowering.input_quantizer import InputQuantizer
 
-Image = Union[np.ndarray, str, "os.PathLike[str]", Mapping[str, np.ndarray]]
-"""A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width); for
-a network with several inputs, an array for each by its name."""
+Image = Union[np.ndarray, str, "os.PathLike[str]", bytes, Mapping[str, np.ndarray]]
+"""A file or its content, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels,
+height, width); for a network with several inputs, an array for each by its name."""
 
 Images = Union[Image, Iterable[Image]]
-"""One image or several; an image is a file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of
-shape (channels, height, width). For a network with several inputs, a dictionary with an array for each by its name."""
+"""One image or several; an image is a file or its content (bytes), uint8 RGB pixels of shape (height, width, 3), or
+preprocessed float32 of shape (channels, height, width). For a network with several inputs, a dictionary with an array
+for each by its name."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
@@ -119,7 +121,7 @@ class InputReader:
         """Whether a sample is a file, or pixels of which there are many more than the network reads."""
         if isinstance(sample, np.ndarray) and sample.dtype == np.uint8:
             return sample.size > _LARGE * prod(self.shape)
-        return isinstance(sample, (str, os.PathLike))
+        return isinstance(sample, (str, os.PathLike, bytes))
 
     def _prepared(self, numbered: tuple[int, Any]) -> tuple[NamedArray, np.ndarray]:
         """A sample, and what the network reads of it.
@@ -159,7 +161,7 @@ class InputReader:
             return self._records(samples)
         if hasattr(samples, "asnumpy"):
             samples = samples.asnumpy()
-        if isinstance(samples, (str, os.PathLike)):
+        if isinstance(samples, (str, os.PathLike, bytes)):
             return [samples]
         if isinstance(samples, np.ndarray) and samples.ndim == len(self.shape):
             return samples[None]
@@ -222,6 +224,8 @@ class InputReader:
         if isinstance(sample, (str, os.PathLike)):
             name = os.fspath(sample)
             sample = decode(Path(name), name)
+        elif isinstance(sample, bytes):
+            sample = decode(BytesIO(sample), name)
         elif hasattr(sample, "asnumpy"):
             sample = sample.asnumpy()
         elif isinstance(sample, Mapping):

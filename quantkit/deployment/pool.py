@@ -18,7 +18,7 @@ from quantkit.deployment.instance import InstanceLaunch
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.kept_instance import InstanceWarning, KeptInstance
 from quantkit.deployment.queued_requests import QueuedRequests
-from quantkit.deployment.runner import Outputs
+from quantkit.deployment.runner import Outputs, RunnerStatus
 from quantkit.deployment.slots import SLOTS
 from quantkit.errors import InstanceError
 
@@ -84,6 +84,10 @@ class Pool:
     def pids(self) -> list[int]:
         """The numbers of the instances' processes."""
         return [member.pid for member in self._members]
+
+    def status(self) -> RunnerStatus:
+        """See ``Runner``."""
+        return self._requests.status()
 
     def close(self) -> None:
         """End the instances; requests that are not answered yet fail."""

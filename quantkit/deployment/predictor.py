@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -18,7 +18,7 @@ from quantkit.deployment.instances import Instances
 from quantkit.deployment.network import AUTO, default_engine, known_engine, open_network
 from quantkit.deployment.outputs import OutputReader, best_classes
 from quantkit.deployment.pool import Pool
-from quantkit.deployment.runner import Outputs, Runner, Turns
+from quantkit.deployment.runner import Outputs, Runner, RunnerStatus, Turns
 from quantkit.deployment.states import States, checked_states
 from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
@@ -161,9 +161,29 @@ class Predictor:
         Instances compute nothing of what is cancelled before they have begun with it.
         """
         deadline = _deadline(timeout)
-        batches = await asyncio.to_thread(list, self._inputs.batches(images))
+        batches = await asyncio.to_thread(list, self.batches(images))
         self._check_process()
         return self._read.whole(await self._runner.outputs_async(batches, deadline))
+
+    def batches(self, images: Images) -> Iterator[np.ndarray]:
+        """What the network reads of images, in batches of up to 16; for ``outputs_async``.
+
+        Raises:
+            DataError: as for ``predict``.
+        """
+        return self._inputs.batches(images)
+
+    async def outputs_async(self, batches: Sequence[np.ndarray], timeout: Optional[float] = None) -> list[np.ndarray]:
+        """All outputs of the network for what ``batches`` gives, while the event loop goes on."""
+        self._check_process()
+        runs = await self._runner.outputs_async(batches, _deadline(timeout))
+        if not runs:
+            return [np.empty((0, *shape), np.float32) for shape in self._output_shapes]
+        return [self._read.finite(np.concatenate(parts), 0) for parts in zip(*runs)]
+
+    def status(self) -> RunnerStatus:
+        """What waits to be computed, and the sizes of the batches that were."""
+        return self._runner.status()
 
     def step(self, data: Images, states: Optional[States] = None) -> tuple[np.ndarray, States]:
         """Run the next piece of each sequence, from the states that the piece before has left.

@@ -6,12 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Optional
 
 import numpy as np
 
 from quantkit.deployment.request_queue import Request, RequestQueue, closed
-from quantkit.deployment.runner import Outputs, overdue
+from quantkit.deployment.runner import Outputs, RunnerStatus, overdue
 
 # So many samples may wait for each that computes, or four of its batches if they are more.
 _WAITING = 64
@@ -37,6 +38,8 @@ class QueuedRequests:
         """
         self._ahead = ahead
         self.queue = RequestQueue(max(_WAITING, 4 * batch) * number, number)
+        # The samples of those of event loops, in order; the first of them are in the queue's own line.
+        self._entering: dict[asyncio.Future[None], int] = {}
         self._entrance = ThreadPoolExecutor(_ENTERING, thread_name_prefix="quantkit requests")
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
@@ -78,8 +81,21 @@ class QueuedRequests:
     async def _answers(self, requests: Sequence[Request]) -> list[Outputs]:
         loop = asyncio.get_running_loop()
         for request in requests:
-            await loop.run_in_executor(self._entrance, self.queue.put, request)
+            try:
+                entered = loop.run_in_executor(self._entrance, self.queue.put, request)
+            except RuntimeError as error:
+                raise closed() from error
+            self._entering[entered] = len(request.data)
+            try:
+                await entered
+            finally:
+                del self._entering[entered]
         return await asyncio.gather(*(asyncio.wrap_future(request.future) for request in requests))
+
+    def status(self) -> RunnerStatus:
+        """See ``Runner``."""
+        found = self.queue.status()
+        return replace(found, waiting=found.waiting + sum(list(self._entering.values())[_ENTERING:]))
 
     def close(self) -> None:
         """Fail the requests that are not answered yet, and all later ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from threading import Condition, RLock
@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from quantkit.deployment.runner import Outputs, overdue
+from quantkit.deployment.runner import Outputs, RunnerStatus, overdue
 from quantkit.errors import UserError
 
 # How often a piece of a request is handed out again after an instance was lost with it.
@@ -110,6 +110,7 @@ class RequestQueue:
         # Those that wait for room, in the order in which they came.
         self._line: deque[Request] = deque()
         self._samples = 0
+        self._batches: Counter[int] = Counter()
         self._idle = 0
         self._error: Optional[Exception] = None
         self._lock = RLock()
@@ -163,6 +164,7 @@ class RequestQueue:
                     return None
                 share = -(-self._samples // self._idle)
                 pieces = self._cut(most if window else min(most, share), longest)
+                self._count(pieces, most)
                 # Whoever waits for a full batch may have been woken in another's place.
                 self._arrived.notify(self._samples)
                 return pieces
@@ -178,7 +180,9 @@ class RequestQueue:
         with self._lock:
             if self._samples < most or self._idle or self._waiting[0].lost:
                 return []
-            return self._cut(most, longest)
+            pieces = self._cut(most, longest)
+            self._count(pieces, most)
+            return pieces
 
     def put_back(self, pieces: Iterable[Piece], error: Optional[Exception] = None) -> None:
         """Hand out pieces again, as the first.
@@ -214,6 +218,13 @@ class RequestQueue:
             if not self._instances:
                 self.fail(error)
 
+    def status(self) -> RunnerStatus:
+        """See ``Runner``."""
+        with self._lock:
+            waiting = self._samples + sum(len(request.data) for request in self._line)
+            batches = {size: number for size, number in self._batches.items() if size and number}
+            return RunnerStatus(waiting, batches, self._error is not None)
+
     def _append(self, piece: Piece, first: bool = False) -> None:
         if first:
             self._waiting.appendleft(piece)
@@ -244,6 +255,12 @@ class RequestQueue:
                 break
         self._room.notify_all()
         return pieces
+
+    def _count(self, pieces: Sequence[Piece], batch: int) -> None:
+        """Count the batches that pieces are computed in."""
+        whole, rest = divmod(sum(piece.size for piece in pieces), batch)
+        self._batches[batch] += whole
+        self._batches[rest] += 1
 
 
 def closed() -> UserError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Optional, Protocol
@@ -18,6 +20,21 @@ from quantkit.lowering.input_quantizer import InputQuantizer
 
 Outputs = list[np.ndarray]
 """All outputs of a network for a batch, in the network's order."""
+
+
+@dataclass(frozen=True)
+class RunnerStatus:
+    """What a runner has to do, and has done.
+
+    Attributes:
+        waiting: the samples that no instance and no stream has begun with; 0 where there are none of these.
+        batches: how many batches of each size were begun.
+        failed: whether all later requests will fail.
+    """
+
+    waiting: int = 0
+    batches: Mapping[int, int] = field(default_factory=dict)
+    failed: bool = False
 
 
 class Runner(Protocol):
@@ -57,6 +74,9 @@ class Runner(Protocol):
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """The same, while the event loop goes on."""
 
+    def status(self) -> RunnerStatus:
+        """What it has to do, and has done."""
+
     def close(self) -> None:
         """End what was started for it."""
 
@@ -70,12 +90,14 @@ class Turns:
     def __init__(self, network: RunningNetwork) -> None:
         """Take over a network that is loaded."""
         self._network, self._lock = network, Lock()
+        self._batches: Counter[int] = Counter()
         self.engine, self.quantizer = network.engine, network.quantizer
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``Runner``; a run that has begun is not interrupted."""
         for batch in batches:
             with self._turn(deadline):
+                self._batches[len(batch)] += 1
                 outputs = self._network.run(batch)
             yield outputs
 
@@ -92,6 +114,11 @@ class Turns:
     def _step(self, step: Step, batch: np.ndarray, states: Mapping[str, np.ndarray]) -> Outputs:
         with self._turn(None):
             return step(batch, states)
+
+    def status(self) -> RunnerStatus:
+        """See ``Runner``."""
+        # Without the lock, which is held while the network runs; a dictionary is copied at once.
+        return RunnerStatus(batches=dict(self._batches))
 
     def close(self) -> None:
         """Nothing was started."""

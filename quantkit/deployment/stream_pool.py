@@ -14,7 +14,7 @@ from quantkit.bundle.bundle import Bundle
 from quantkit.deployment.network import RunningNetwork, open_streams
 from quantkit.deployment.queued_requests import QueuedRequests
 from quantkit.deployment.request_queue import Piece, RequestQueue
-from quantkit.deployment.runner import Outputs
+from quantkit.deployment.runner import Outputs, RunnerStatus
 from quantkit.deployment.streams import Streams
 
 # Seconds between looks whether there will be no more requests.
@@ -67,6 +67,10 @@ class StreamPool:
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
         return await self._requests.outputs_async(batches, deadline)
+
+    def status(self) -> RunnerStatus:
+        """See ``Runner``."""
+        return self._requests.status()
 
     def close(self) -> None:
         """End the streams; requests that are not answered yet fail."""

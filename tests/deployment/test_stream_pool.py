@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,12 @@ import pytest
 
 from quantkit.deployment import stream_pool
 from quantkit.deployment.loading import load
+from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.request_queue import Piece
+from quantkit.deployment.runner import RunnerStatus
 from quantkit.deployment.streams import Streams
-from quantkit.errors import DeadlineExceeded, EngineError, UserError
+from quantkit.errors import DeadlineExceeded, EngineError, ForkError, UserError
 from tests.requirements import requires
 
 requires("onnx", "onnxruntime", "openvino")
@@ -47,6 +53,11 @@ def same(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
+def samples(status: RunnerStatus) -> int:
+    """How many have been begun with."""
+    return sum(size * number for size, number in status.batches.items())
+
+
 def test_results_are_those_of_one_network(predictor: Predictor, inputs: np.ndarray, expected: np.ndarray) -> None:
     assert "2 streams" in repr(predictor)
     same(predictor.predict(inputs), expected)
@@ -65,6 +76,64 @@ def test_streams_of_several_threads(
 ) -> None:
     with load(digits_onnx, engine=single.engine, instances=Streams(2, threads=2)) as predictor:
         same(predictor.predict(inputs), expected)
+
+
+def test_streams_run_at_the_same_time(
+    predictor: Predictor, inputs: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2, timeout=LIMIT)
+    compute = stream_pool._compute
+
+    def together(network: RunningNetwork, pieces: Sequence[Piece]) -> None:
+        both.wait()
+        compute(network, pieces)
+
+    monkeypatch.setattr(stream_pool, "_compute", together)
+    # One stream alone would wait for the other until the barrier breaks.
+    predictor.predict(inputs[:8], timeout=LIMIT)
+
+
+def test_requests_that_wait_are_put_together(
+    predictor: Predictor, inputs: np.ndarray, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.Event()
+    compute = stream_pool._compute
+
+    def held(network: RunningNetwork, pieces: Sequence[Piece]) -> None:
+        free.wait(LIMIT)
+        compute(network, pieces)
+
+    monkeypatch.setattr(stream_pool, "_compute", held)
+    with ThreadPoolExecutor(10) as threads:
+        found = [threads.submit(predictor.predict, one, LIMIT) for one in inputs[:10]]
+        while (status := predictor.status()).waiting + samples(status) < 10:
+            time.sleep(0.001)
+        free.set()
+        same(np.concatenate([each.result() for each in found]), expected[:10])
+    batches = predictor.status().batches
+    assert samples(predictor.status()) == 10
+    assert sum(batches.values()) < 10
+    assert max(batches) <= 4
+
+
+def test_the_threads_end_with_the_predictor(predictor: Predictor) -> None:
+    threads = [thread for thread in threading.enumerate() if thread.name == "quantkit stream"]
+    assert len(threads) >= 2
+    predictor.close()
+    assert sum(thread.is_alive() for thread in threads) <= len(threads) - 2
+
+
+def test_a_fork_does_not_use_them(predictor: Predictor, inputs: np.ndarray, expected: np.ndarray) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            predictor.predict(inputs[:1], timeout=LIMIT)
+        except ForkError:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    same(predictor.predict(inputs), expected)
 
 
 def test_errors_reach_the_caller_and_the_streams_go_on(
