@@ -159,6 +159,22 @@ class Milliseconds(click.ParamType):
         return milliseconds
 
 
+class Rate(click.ParamType):
+    """``200/s`` or ``200``."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
+        """The number per second."""
+        try:
+            rate = float(str(value).strip().removesuffix("/s"))
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < float("inf"):
+            self.fail(f"{value!r} is not a rate such as 200/s", param, ctx)
+        return rate
+
+
 class Memory(click.ParamType):
     """``4GB``, ``512MB``, or with binary units ``4GiB``."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_types import Memory, Milliseconds, Minutes, Share
+from quantkit.cli.option_types import Memory, Milliseconds, Minutes, Rate, Share
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.targets import check_target
 from quantkit.cli.terminal import Terminal
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     help="Images per second, or the median time of one image alone.",
 )
 @click.option("--p99", type=Milliseconds(), help="The largest p99 latency of single images under load, such as 15ms.")
+@click.option(
+    "--rate",
+    type=Rate(),
+    help="Images that come one by one at random times, such as 200/s; the p99 of their latencies then counts.",
+)
 @click.option("--memory", type=Memory(), help="The most memory that all processes may take together, such as 4GB.")
 @click.option(
     "--agreement",
@@ -61,6 +66,7 @@ def tune(
     bundles: tuple[Path, ...],
     goal: str,
     p99: Optional[float],
+    rate: Optional[float],
     memory: Optional[int],
     agreement: Optional[float],
     budget: float,
@@ -80,7 +86,7 @@ def tune(
     from quantkit.deployment.tuning.search import tune as search
     from quantkit.deployment.tuning.write import PAGE, TUNING, write_tuning
 
-    wanted = TuningGoal(goal, p99, memory)  # type: ignore[arg-type]
+    wanted = TuningGoal(goal, p99, memory, rate)  # type: ignore[arg-type]
     chosen = _chosen(terminal, bundles, agreement)
     for package in ("matplotlib", "jinja2"):
         require("report", package, "the page of a tuning")

@@ -29,7 +29,7 @@ from quantkit.host.topology import read_topology
 DEPLOYMENT = "deployment.toml"
 """Its usual name."""
 
-_REMEDY = "write one with quantkit tune"
+_REMEDY = "write one with quantkit tune --retune"
 
 _Text = Annotated[str, Field(max_length=200)]
 _Count = Annotated[int, Field(ge=1, le=1 << 20)]

@@ -37,13 +37,14 @@ class Kind:
 
     ``noun`` is its name in messages, with the article; ``mark`` is the file that identifies it. ``known`` are all its
     files, as paths in it or patterns of such paths. One that ``is_derived`` can be made again from its sources, and is
-    replaced without ``force``.
+    replaced without ``force``; ``replacing`` is what asks for ``force``.
     """
 
     noun: str
     mark: str
     known: frozenset[str]
     is_derived: bool = False
+    replacing: str = "--force (force=True)"
 
 
 def check_destination(directory: Path, force: bool, kind: Kind) -> None:
@@ -70,7 +71,7 @@ def check_destination(directory: Path, force: bool, kind: Kind) -> None:
     if not (force or kind.is_derived):
         raise UserError(
             f"{directory} holds {kind.noun} already; "
-            "replace it with --force (force=True), or choose another output directory"
+            f"replace it with {kind.replacing}, or choose another output directory"
         )
 
 

@@ -71,6 +71,11 @@ def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bund
     (other / "deployment.toml").write_text(deployment_text(elsewhere))
     told = refused(run, bundle, "--out", other)
     assert "usable cores 999 instead of" in told and "--retune" in told
+    (other / "deployment.toml").write_text("damaged")
+    assert "--retune" in refused(run, bundle, "--out", other)
+    of_another = replace(stored, bundle=replace(stored.bundle, sha256="0" * 64))
+    (other / "deployment.toml").write_text(deployment_text(of_another))
+    assert "holds a tuning already; replace it with --retune" in refused(run, bundle, "--out", other)
     assert run("tune", bundle, "--out", other, "--retune", *BUDGET).exit_code == 0
     assert read_deployment(other / "deployment.toml").host == stored.host
 
@@ -79,6 +84,7 @@ def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bund
     ("options", "told"),
     [
         (("--p99", "fast"), "is not a time such as 15ms"),
+        (("--rate", "often"), "is not a rate such as 200/s"),
         (("--memory", "4"), "is not a size such as 4GB"),
         (("--agreement", "120%"), "is not a share such as 99%"),
         (("--budget", "0"), "is not a number of minutes above zero"),
@@ -87,6 +93,18 @@ def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bund
 )
 def test_options_that_cannot_be_used(run: Run, bundle: Path, options: tuple[str, ...], told: str) -> None:
     assert told in refused(run, bundle, *options)
+
+
+def test_packages_that_are_missing_are_told_before_anything_is_measured(
+    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[object] = []
+    monkeypatch.setattr("quantkit.deployment.tuning.search.tune", lambda *given: measured.append(given))
+    for package, extra in (("matplotlib", "report"), ("jinja2", "report"), ("scipy", "benchmark")):
+        with monkeypatch.context() as patch:
+            patch.setattr("quantkit.extras.find_spec", lambda name, package=package: None if name == package else name)
+            assert f"pip install 'quantkit[{extra}]'" in refused(run, bundle, *BUDGET)
+    assert not measured
 
 
 def test_bundles_that_agree_too_little_are_left_out(run: Run, bundle: Path, digits_onnx: Path) -> None:

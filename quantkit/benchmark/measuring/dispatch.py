@@ -47,6 +47,16 @@ class Dispatcher:
         """Put a request at the end of the queue."""
         self._waiting.put(Request(number, time.monotonic_ns()))
 
+    def stop(self) -> None:
+        """Begin with no further request; those in progress end by themselves."""
+        self._ended = True
+
+    def join(self, seconds: float) -> None:
+        """Wait so long for the requests in progress."""
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
     def _work(self, serve: Serve) -> None:
         while (request := self._waiting.get()) is not None and not self._ended:
             try:

@@ -114,7 +114,7 @@ def _batches(goal: TuningGoal) -> tuple[int, ...]:
     """The most images at once that are tried at first."""
     if goal.measure == "latency":
         return (1,)
-    return (1, _LARGE if goal.p99 is None else _SMALL)
+    return (1, _LARGE if goal.p99 is None and goal.rate is None else _SMALL)
 
 
 def loads(contestant: Contestant, goal: TuningGoal, parallel: int) -> Iterator[tuple[Load, ...]]:
@@ -125,6 +125,8 @@ def loads(contestant: Contestant, goal: TuningGoal, parallel: int) -> Iterator[t
     """
     if goal.measure == "latency":
         yield (Load(1, 1),)
+    elif goal.rate is not None:
+        yield (Load(1, _MOST_CALLERS * parallel, goal.rate),)
     elif goal.p99 is None:
         waiting = parallel if contestant.spread is None else 2 * parallel
         most = max(_BATCHES) if contestant.spread is None else contestant.spread.batch

@@ -113,7 +113,7 @@ class Running:
             QuantkitError: a request fails.
             InstanceError: the process ended, or hangs.
         """
-        self._process.send({"batch": load.batch, "callers": load.callers, "seconds": seconds})
+        self._process.send({**asdict(load), "seconds": seconds})
         found = self._process.answer(_PATIENCE + 10 * seconds)
         return Point(load, **found)
 

@@ -31,6 +31,7 @@ from quantkit.deployment.runner import Runner, Turns
 from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
+from quantkit.deployment.tuning.arrivals import at_random
 from quantkit.deployment.tuning.own_session import own_session
 from quantkit.errors import BundleError, QuantkitError
 
@@ -82,10 +83,10 @@ def main(text: str) -> None:
                 _send(channel, **answer)
 
 
-def measure(serve: list[Serve], batch: int, callers: int, seconds: float) -> dict[str, float]:
+def measure(serve: list[Serve], batch: int, callers: int, rate: Optional[float], seconds: float) -> dict[str, float]:
     """The fields of a ``Point``: what so many callers with requests of a batch are served in so many seconds."""
     closed_loop(serve, _WARM_UP * seconds)
-    found = closed_loop(serve, seconds)
+    found = closed_loop(serve, seconds) if rate is None else at_random(serve, rate, seconds)
     # Idle threads of engines spin for a while, which would disturb whoever is measured next.
     time.sleep(_REST)
     p50, p99 = np.percentile(found.latencies, (50, 99))

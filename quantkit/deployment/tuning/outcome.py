@@ -70,6 +70,7 @@ def _point(point: Point) -> dict[str, Any]:
     return {
         "batch": point.load.batch,
         "callers": point.load.callers,
+        "rate_per_s": point.load.rate,
         "images_per_second": point.rate,
         "p50_ms": point.p50,
         "p99_ms": point.p99,

@@ -36,10 +36,12 @@ def document(tuned: Tuned, host: TunedHost, folder: Path, command: str) -> Docum
 def verdict(tuned: Tuned) -> str:
     """What was chosen, and how it compares with the default."""
     usual, winner = tuned.finalists[0], tuned.winner
-    name, unit = winner.contestant.name, tuned.goal.unit
+    name = winner.contestant.name
     if winner is usual:
         return f"The default stays: {name}. Nothing that was tried is better beyond doubt."
-    return f"{name}: {ratio_text(tuned.over(usual))} times the {unit} of the default, {usual.contestant.name}."
+    if not tuned.keeps(usual):
+        return f"{name}. The default, {usual.contestant.name}, breaks the bounds of the goal."
+    return f"{name}: {ratio_text(tuned.over(usual))} {tuned.goal.times} the default, {usual.contestant.name}."
 
 
 def _headline(tuned: Tuned, host: TunedHost, command: str) -> Headline:
@@ -48,6 +50,8 @@ def _headline(tuned: Tuned, host: TunedHost, command: str) -> Headline:
         (f"{number(winner.rate)}/s", f"images with {winner.contestant.name}"),
         (f"{number(winner.p99)} ms", f"p99 of requests, {winner.points[0].load}"),
     ]
+    if tuned.goal.rate is not None:
+        figures = [(f"{number(winner.p99)} ms", f"p99 with {winner.contestant.name}, {winner.points[0].load}")]
     if winner is not usual:
         figures.append((f"{factor(tuned.over(usual).value)}{TIMES}", f"the default, {usual.contestant.name}"))
     quota = "" if host.cpu_quota is None else f", quota {host.cpu_quota:g}"

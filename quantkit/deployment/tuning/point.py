@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 
 @dataclass(frozen=True)
 class Load:
-    """``callers`` that each send requests of ``batch`` images, one after the other."""
+    """``callers`` that each send requests of ``batch`` images, one after the other.
+
+    With a ``rate``, requests per second come at random times instead, and so many are served at a time.
+    """
 
     batch: int
     callers: int
+    rate: Optional[float] = None
 
     def __str__(self) -> str:
         images = "1 image" if self.batch == 1 else f"{self.batch} images"
+        if self.rate is not None:
+            return f"{images} {self.rate:g} times per second, at random times"
         return f"{images} at a time" if self.callers == 1 else f"{images} from each of {self.callers} callers"
 
 

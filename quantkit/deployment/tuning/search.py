@@ -46,6 +46,9 @@ _HEADROOM = 0.85
 # Seconds of one measurement, as a share of the budget, and at least and at most so many.
 _SHARE, _SHORTEST, _LONGEST = 1 / 600, 0.25, 2.0
 
+# Requests at random times of one measurement, whose p99 counts, but for so long a share of the budget at most.
+_REQUESTS, _FEWEST, _LARGEST_SHARE = 200, 50, 1 / 30
+
 Clock = Callable[[], float]
 
 
@@ -115,14 +118,18 @@ class Tuned:
         """How many times as good the winner is as another one, in the same rounds."""
         return compared(self.goal, self.winner.points, other.points)
 
+    def keeps(self, finalist: Finalist) -> bool:
+        """Whether a deployment keeps the bounds of the goal."""
+        return _keeps(self.goal, finalist)
+
+
+def _keeps(goal: TuningGoal, finalist: Finalist) -> bool:
+    return goal.allows(finalist.memory) and (goal.p99 is None or finalist.p99 <= goal.p99)
+
 
 def compared(goal: TuningGoal, points: Sequence[Point], others: Sequence[Point]) -> Ratio:
     """The ratio of scores of the same rounds, whether they keep the bound or not."""
-    return paired_ratio(*([_speed(goal, point) for point in each] for each in (points, others)))
-
-
-def _speed(goal: TuningGoal, point: Point) -> float:
-    return 1e3 / point.p50 if goal.measure == "latency" else point.rate
+    return paired_ratio(*([goal.speed(point) for point in each] for each in (points, others)))
 
 
 def tune(
@@ -146,13 +153,21 @@ def tune(
         clock: the time in seconds.
 
     Raises:
-        UserError: nothing keeps the bounds of the goal.
+        UserError: nothing keeps the bounds of the goal, or the time is too short for its rate.
         EngineMissing: no engine for the first bundle is installed.
         ExtraMissing: SciPy is not installed.
         QuantkitError: the default cannot run, or what was tried cannot be kept.
     """
     begun, seconds = clock(), 60 * minutes
     turn = min(_LONGEST, max(_SHORTEST, _SHARE * seconds))
+    if goal.rate is not None:
+        turn = max(turn, min(_REQUESTS / goal.rate, _LARGEST_SHARE * seconds))
+        if turn * goal.rate < _FEWEST:
+            least = _FEWEST / goal.rate / _LARGEST_SHARE / 60
+            raise UserError(
+                f"at {goal.rate:g} images/s too few come in {minutes:g} minutes to tell their p99; allow at least "
+                f"{least:.3g} minutes"
+            )
     journal = _journal(bundles, goal, turn, again)
     if journal.resumed:
         tell(f"going on with {counted(journal.resumed, 'trial')} of an interrupted search")
@@ -217,7 +232,7 @@ class _Search:
             trial, beside = self._tried(contestant, usual)
             best = self._best(trial)
             if best is not None:
-                self._ranks[contestant] = _speed(self._goal, best) / beside
+                self._ranks[contestant] = self._goal.speed(best) / beside
 
     def halve(self) -> None:
         """Compare the best ones again, side by side and longer, and keep the order."""
@@ -228,7 +243,7 @@ class _Search:
         found = self._side_by_side(leading)
         if not found:
             raise QuantkitError("none of the best runs a second time; see whether memory is short, and tune again")
-        self._ranks = {each: sum(_speed(self._goal, point) for point in points) for each, points in found.items()}
+        self._ranks = {each: sum(self._goal.speed(point) for point in points) for each, points in found.items()}
 
     def change_settings(self, more: Callable[[], bool]) -> None:
         """Change one setting of the best after the other; what is better beyond doubt is kept."""
@@ -282,18 +297,14 @@ class _Search:
             UserError: neither keeps the bounds.
         """
         usual, *others = finalists
-        keeping = [each for each in others if each.contestant.own is None and self._keeps(each)]
+        keeping = [each for each in others if each.contestant.own is None and _keeps(self._goal, each)]
         winner = usual
         for each in keeping:
-            if compared(self._goal, each.points, usual.points).low > 1 or not self._keeps(usual):
+            if compared(self._goal, each.points, usual.points).low > 1 or not _keeps(self._goal, usual):
                 winner = each
-        if not self._keeps(winner):
+        if not _keeps(self._goal, winner):
             raise _nothing_keeps()
         return Tuned(self._goal, winner, finalists, tuple(self._trials), tuple(self._settings))
-
-    def _keeps(self, finalist: Finalist) -> bool:
-        memory = self._trial(finalist.contestant).memory
-        return self._goal.allows(memory) and self._in_time(finalist.points)
 
     def _in_time(self, points: Sequence[Point]) -> bool:
         return self._goal.p99 is None or median(point.p99 for point in points) <= self._goal.p99
@@ -330,7 +341,7 @@ class _Search:
             problem = str(error)
         beside = 1.0
         if usual is not None:
-            beside = _speed(self._goal, usual.measure(self._load(usual.contestant), self._turn))
+            beside = self._goal.speed(usual.measure(self._load(usual.contestant), self._turn))
         return {"points": [asdict(each) for each in points], "memory": memory, "problem": problem, "beside": beside}
 
     def _explored(self, running: Running) -> tuple[Point, ...]:
@@ -366,4 +377,4 @@ class _Search:
         best = self._best(trial)
         if best is None:
             return f"{trial.contestant.name}: {trial.problem or 'beyond the bound'}"
-        return f"{trial.contestant.name}: {_speed(self._goal, best):.4g} {self._goal.unit}, {best.load}"
+        return f"{trial.contestant.name}: {self._goal.told(best)}, {best.load}"

@@ -15,7 +15,7 @@ from quantkit.report.page.html import page
 PAGE = "index.html"
 _DATA = "tuning.json"
 
-TUNING = Kind("a tuning", DEPLOYMENT, frozenset({DEPLOYMENT, PAGE, _DATA}))
+TUNING = Kind("a tuning", DEPLOYMENT, frozenset({DEPLOYMENT, PAGE, _DATA}), replacing="--retune (again=True)")
 """The kind of a tuning's folder."""
 
 

@@ -71,6 +71,7 @@ def test_loads(bundle: Bundle) -> None:
     streams = Contestant(bundle, "openvino", Streams(2, batch=4))
     assert [*loads(streams, TuningGoal(), 2)] == [(Load(1, 4), Load(8, 4))]
     assert [*loads(replace(streams, spread=None), TuningGoal(), 1)] == [(Load(1, 1), Load(8, 1), Load(32, 1))]
+    assert [*loads(streams, TuningGoal(rate=9.0), 2)] == [(Load(1, 32, 9.0),)]
     bounded = [*loads(streams, TuningGoal(p99=5.0), 2)]
     assert bounded[:3] == [(Load(1, 1),), (Load(1, 2),), (Load(1, 4),)] and bounded[-1] == (Load(1, 32),)
 

@@ -40,6 +40,7 @@ def with_onnx(digits_onnx: Path) -> Bundle:
 def test_what_is_measured(with_onnx: Bundle, name: str, form: dict[str, object]) -> None:
     with Running(Contestant(with_onnx, name, **form)) as running:  # type: ignore[arg-type]
         assert running.parallel >= 1 and running.memory() > 1 << 20
+        assert running.measure(Load(1, 4, 100.0), 0.1).p99 > 0
         for load in (Load(1, 1), Load(3, 2)):
             point = running.measure(load, 0.1)
             assert point.load == load and point.rate > 0 and point.requests >= load.callers

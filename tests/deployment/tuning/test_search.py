@@ -15,6 +15,7 @@ from quantkit.deployment.tuning import candidates, contestant, rounds, search
 from quantkit.deployment.tuning.contestant import Contestant
 from quantkit.deployment.tuning.goal import TuningGoal
 from quantkit.deployment.tuning.outcome import deployment_of, tuning_document
+from quantkit.deployment.tuning.page import verdict
 from quantkit.deployment.tuning.point import Load, Point
 from quantkit.deployment.tuning.search import Tuned, tune
 from quantkit.errors import InstanceError, QuantkitError, UserError
@@ -125,6 +126,20 @@ def test_latency_under_load_is_bounded(on: Any, bundle: Bundle) -> None:
         tuned(bundle, TuningGoal(p99=0.5))
 
 
+def test_of_requests_at_random_times_the_latency_counts(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 100))
+    machine.p99 = lambda contestant, load: 20.0 if contestant.engine == "mxnet" else 10.0
+    found = tuned(bundle, TuningGoal(rate=500.0))
+    assert found.winner.contestant.engine == "openvino"
+    assert found.over(found.finalists[0]).value == pytest.approx(2)
+    assert {each.points[0].load.rate for each in found.finalists} == {500.0}
+    assert "times as short a p99 as the default, MXNet, in one process." in verdict(found)
+    with pytest.raises(UserError, match="nothing that was tried keeps the bounds"):
+        tuned(bundle, TuningGoal(rate=500.0, p99=5.0))
+    with pytest.raises(UserError, match=r"too few come in 0\.001 minutes to tell their p99; allow at least 25 minutes"):
+        tuned(bundle, TuningGoal(rate=1.0))
+
+
 def test_memory_is_bounded(on: Any, bundle: Bundle) -> None:
     machine = on(by_engine(100, 150))
     machine.memory = lambda contestant: 2000
@@ -136,7 +151,9 @@ def test_memory_is_bounded(on: Any, bundle: Bundle) -> None:
 def test_a_default_that_breaks_a_bound_gives_way_to_what_keeps_it(on: Any, bundle: Bundle) -> None:
     machine = on(by_engine(100, 90))
     machine.memory = lambda contestant: 2000 if contestant.engine == "mxnet" else 1000
-    assert tuned(bundle, TuningGoal(memory=1500)).winner.contestant.engine == "openvino"
+    found = tuned(bundle, TuningGoal(memory=1500))
+    assert found.winner.contestant.engine == "openvino"
+    assert verdict(found).endswith("The default, MXNet, in one process, breaks the bounds of the goal.")
     machine.p99 = lambda contestant, load: 50.0 if contestant.engine == "mxnet" else 1.0
     assert tuned(bundle, TuningGoal(p99=10.0)).winner.contestant.engine == "openvino"
 
@@ -264,6 +281,9 @@ def test_a_process_that_was_lost_is_tried_again(on: Any, bundle: Bundle) -> None
         ({"p99": 0}, "p99 is 0; give a number above zero"),
         ({"memory": float("inf")}, "memory is inf"),
         ({"p99": 5.0, "measure": "latency"}, "leave one of them out"),
+        ({"rate": 5.0, "measure": "latency"}, "leave one of them out"),
+        ({"rate": -1}, "rate is -1; give a number above zero"),
+        ({"rate": 1e9}, "give at most 100000 images/s"),
     ],
 )
 def test_goals_that_cannot_be(values: dict[str, Any], told: str) -> None:
