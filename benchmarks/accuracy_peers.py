@@ -42,7 +42,7 @@ class Peers:
     """
 
     def __init__(self, python: Union[Path, None]) -> None:
-        self._python = python or _ENVIRONMENT
+        self._python = (python or _ENVIRONMENT).absolute()
         if not self._python.is_file():
             raise UserError(
                 f"there is no interpreter {self._python} with the peers' packages; "
@@ -86,16 +86,17 @@ class Peers:
         out = folder / "outputs.npz"
         out.unlink(missing_ok=True)
         inputs = (folder / name for name in ("network.onnx", "calibration.npy", "test.npy"))
-        done = self._call(PEERS_SCRIPT, mode, *inputs, out)
+        # ONNX Runtime's quantizer leaves files in the current folder where it fails.
+        done = self._call(PEERS_SCRIPT, mode, *inputs, out, folder=folder)
         if done.returncode != 0:
             return PeerResult(peer, mode, f"exit code {done.returncode}: {_last_line(done)}")
         with np.load(out) as found:
             outputs = tuple(found[f"output{number}"] for number in range(len(found.files) - 1))
             return PeerResult(peer, mode, outputs, float(found["seconds"]))
 
-    def _call(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    def _call(self, *arguments: Any, folder: Optional[Path] = None) -> subprocess.CompletedProcess[str]:
         command = [str(self._python), "-I", *map(str, arguments)]
-        return subprocess.run(dependent(command), capture_output=True, text=True, check=False)
+        return subprocess.run(dependent(command), cwd=folder, capture_output=True, text=True, check=False)
 
 
 def write_rows_beside_peers(
