@@ -19,6 +19,13 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "onnxruntime": {"onnxruntime": "onnxruntime"},
     "openvino": {"openvino": "openvino"},
     "cluster": {"distributed": "distributed", "cryptography": "cryptography"},
+    "serve": {
+        "fastapi": "fastapi",
+        "fastapi-offline": "fastapi_offline",
+        "httptools": "httptools",
+        "prometheus-client": "prometheus_client",
+        "uvicorn": "uvicorn",
+    },
     "object-store": {"fsspec": "fsspec"},
     "s3": {"s3fs": "s3fs", "fsspec": "fsspec"},
 }

@@ -126,6 +126,8 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "cluster": _package("distributed"),
     "object-store": _package("moto"),
     "pycocotools": _package("pycocotools"),
+    "tritonclient": _package("tritonclient"),
+    "hey": _program("hey", "hey"),
     "real-data": lambda: None if REAL_DATA.is_dir() else f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA",
     "half-pixels": _half_pixels,
     "vnni": _vnni,

@@ -31,6 +31,7 @@ _EXAMPLES = (
     "quantkit benchmark resnet50 --builds native,onednn --batch 1,16",
     "quantkit report resnet50_v1-benchmark --out report",
     "quantkit tune resnet50_v1-int8 --p99 15ms",
+    "quantkit serve resnet50_v1-int8",
     "quantkit doctor",
 )
 _MORE_MEMORY = (
@@ -55,6 +56,7 @@ _VERBS = {
     "verify": "Check that a bundle is complete and unaltered.",
     "predict": "Run a bundle's network on images and show what it finds.",
     "tune": "Find the fastest deployment of a bundle on this machine.",
+    "serve": "Answer requests over HTTP by the Open Inference Protocol.",
     "export": "Write a network as an ONNX file.",
     "benchmark": "Measure speed across builds and pinned instances, or accuracy form by form.",
     "report": "Make a report of benchmark results.",

@@ -41,7 +41,7 @@ class Work:
         self.debug = False
         self._writing = False
         self._noticed = False
-        self._told = False
+        self._told = self._as_asked = False
         self.signal: Optional[int] = None
         self.kept = "nothing was written"
 
@@ -75,7 +75,7 @@ class Work:
 
     def interrupted(self) -> None:
         """Print that the command was interrupted, and what is complete."""
-        if self._told:
+        if self._told or self._as_asked:
             return
         self._told = True
         by = "" if self.signal in (None, signal.SIGINT) else f" by {signal.Signals(self.signal).name}"
@@ -85,9 +85,15 @@ class Work:
             print(f"{fresh}interrupted{by}; {without_controls(self.kept)}", file=sys.stderr, flush=True)
         self.error_object("Interrupted", f"interrupted{by}; {self.kept}")
 
+    def ended_as_asked(self) -> None:
+        """Count a signal as the proper end of a command that goes on until it is told to end."""
+        self._as_asked = True
+
     @property
     def ended(self) -> int:
         """The exit code after a signal."""
+        if self._as_asked:
+            return 0
         return exit_code(self.signal or signal.SIGINT)
 
     def end_on_signals(self) -> None:

@@ -66,7 +66,19 @@ WITH_ONNX = {
     "export": [BUNDLE, "--out", f"{FILE}.onnx"],
     "verify": [BUNDLE, "--engine", "reference", "--data", DATA, "--num-samples", "4", "--layers"],
 }
-OTHERWISE = {"quantize", "models", "doctor", "builds", "benchmark", "report", "compare", "cache", "pack", "tune"}
+OTHERWISE = {
+    "quantize",
+    "models",
+    "doctor",
+    "builds",
+    "benchmark",
+    "report",
+    "compare",
+    "cache",
+    "pack",
+    "tune",
+    "serve",
+}
 
 
 @pytest.fixture(autouse=True)

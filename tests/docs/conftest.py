@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from quantkit.files.files import shipped
+from tests.deployment.serving.process import make_certificate
 from tests.docs.snippets import ROOT
 from tests.sequences import sequence_network, sequences
 
@@ -34,9 +35,9 @@ def make_given(int8_engine: None, tmp_path_factory: pytest.TempPathFactory) -> C
 
     def put(name: str, folder: Path) -> None:
         made = store / name
+        for needed in _NEEDS.get(name, ()):
+            put(needed, store)
         if not made.exists():
-            for needed in _NEEDS.get(name, ()):
-                put(needed, store)
             _MAKERS[name](store)
         target = folder / name
         if target.exists():
@@ -164,6 +165,10 @@ def _pairs(store: Path) -> None:
     np.savez(store / "pairs.npz", **given, y=random.integers(0, 4, 30))
 
 
+def _token(store: Path) -> None:
+    (store / "token").write_text("0123456789abcdef\n")
+
+
 _MAKERS: dict[str, Make] = {
     "photos": _photos,
     "images.npz": _preprocessed,
@@ -174,8 +179,10 @@ _MAKERS: dict[str, Make] = {
     "cat.jpg": _photograph("skimage", "data/chelsea.png", "cat.jpg"),
     "temple.jpg": _photograph("sklearn", "datasets/images/china.jpg", "temple.jpg"),
     "street.png": _street,
+    "token": _token,
+    "key.pem": make_certificate,
     "pairs.onnx": _pairs_network,
     "pairs.npz": _pairs,
 }
 _PAIRS = {"picture": (3, 12, 12), "numbers": (5,)}
-_NEEDS = {"net.onnx": ("my",), "net-int8": ("my", "photos")}
+_NEEDS = {"net.onnx": ("my",), "net-int8": ("my", "photos"), "cert.pem": ("key.pem",)}

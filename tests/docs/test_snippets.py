@@ -1,9 +1,9 @@
 """Every block of code in README.md and in docs/ does what the page says.
 
 The blocks of a page run in their order in one folder, which holds what the page's ``<!-- given: ... -->`` names.
-Commands of quantkit run in this process, nodes of Dask beside it until the page ends, Python in one namespace; a block
-of TOML becomes the file that its first line names. After ``<!-- not run: REASON -->`` a block is only parsed: options
-must exist, Python must compile, extras and targets of make must be there.
+Commands of quantkit run in this process, servers and nodes of Dask beside it until the page ends, Python in one
+namespace; a block of TOML becomes the file that its first line names. After ``<!-- not run: REASON -->`` a block is
+only parsed: options must exist, Python must compile, extras and targets of make must be there.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from click.testing import Result
 from quantkit.cli.main import cli
 from tests.cli.conftest import runner
 from tests.cluster.nodes import node
+from tests.deployment.serving.process import server
 from tests.docs.snippets import (
     LANGUAGES,
     PAGES,
@@ -71,6 +72,10 @@ def _run(snippet: Snippet, namespace: dict[str, object], nodes: ExitStack) -> No
         for command in commands(snippet.text):
             if command.arguments[0] == "dask":
                 nodes.enter_context(node(command.arguments[1:], Path.cwd()))
+                continue
+            if command.arguments[:2] == ("quantkit", "serve"):
+                told = nodes.enter_context(server(command.arguments[1:], Path.cwd()))
+                assert shows(command.output, told), f"{snippet.place} shows what is not printed:\n{told}"
                 continue
             result = _invoke(snippet, command)
             assert result.exit_code == 0, f"{snippet.place}: {command.arguments}\n{result.output}\n{result.stderr}"

@@ -1,0 +1,1 @@
+"""Serving: bundles over HTTP, by the Open Inference Protocol."""

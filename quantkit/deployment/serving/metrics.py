@@ -1,0 +1,78 @@
+"""Figures of a server, as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from quantkit.deployment.serving.served import Served
+
+PAGE = CONTENT_TYPE_LATEST
+"""The type of the page of figures."""
+
+_LABELS = ("model", "version")
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """The figures of one server."""
+
+    def __init__(self, served: Sequence[Served]) -> None:
+        """Begin at zero."""
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "quantkit_requests", "Answered requests, by status.", (*_LABELS, "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "quantkit_request_seconds", "From a request's arrival to its answer, of those answered with 200.", _LABELS,
+            registry=self._registry, buckets=_SECONDS,
+        )  # fmt: skip
+        self._running = Gauge("quantkit_requests_running", "Requests that are being served.", registry=self._registry)
+        self._registry.register(_Queues(served))
+        ProcessCollector(registry=self._registry)
+
+    def running(self, number: int) -> None:
+        """Note how many requests are being served."""
+        self._running.set(number)
+
+    def answered(self, model: Served, status: int, seconds: float) -> None:
+        """Count an answer, so many seconds after the request arrived."""
+        self._requests.labels(model.name, model.version, str(status)).inc()
+        if status == 200:
+            self._seconds.labels(model.name, model.version).observe(seconds)
+
+    def page(self) -> bytes:
+        """All figures."""
+        return generate_latest(self._registry)
+
+
+class _Queues(Collector):
+    """What waits for the networks, and the batches that they run."""
+
+    def __init__(self, served: Sequence[Served]) -> None:
+        self._served = served
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of all models."""
+        waiting = GaugeMetricFamily(
+            "quantkit_waiting_samples", "Samples that no instance or stream has begun with.", labels=_LABELS
+        )
+        sizes = HistogramMetricFamily("quantkit_batch_size", "Samples that are run at once.", labels=_LABELS)
+        for each in self._served:
+            status = each.predictor.status()
+            waiting.add_metric([each.name, each.version], status.waiting)
+            counts = [
+                sum(count for size, count in status.batches.items() if low < size <= high)
+                for low, high in zip((0, *_SIZES), (*_SIZES, float("inf")))
+            ]
+            names = [*(f"{size:.1f}" for size in _SIZES), "+Inf"]
+            total = sum(size * count for size, count in status.batches.items())
+            sizes.add_metric([each.name, each.version], list(zip(names, accumulate(counts))), total)
+        yield waiting
+        yield sizes

@@ -1,0 +1,146 @@
+"""`quantkit serve`: a process that answers until it is told to end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from quantkit.bundle import Bundle, read_bundle, write_float_bundle
+from quantkit.deployment.deployment_file import Deployment, TunedBundle, deployment_text, this_host
+from quantkit.deployment.instances import Instances
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.host.children import descendants
+from tests.cli.conftest import PROMPTLY, Run, start
+from tests.cli.test_ending import assert_ended
+from tests.deployment.serving.conftest import ask
+from tests.deployment.serving.process import make_certificate
+from tests.deployment.serving.test_server import opened
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def net(digits_fused: FusedModel, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return read_bundle(write_float_bundle(digits_fused, tmp_path_factory.mktemp("served") / "net-fp32"))
+
+
+@contextmanager
+def begun(folder: Path, *words: object) -> Iterator[tuple[subprocess.Popen[str], dict]]:
+    """A server on a free port, and what it says of itself."""
+    process = start(folder, "serve", *words, "--port", "0", "--json")
+    assert process.stdout is not None
+    try:
+        said = ""
+        while line := process.stdout.readline():
+            said += line
+            if line == "}\n":
+                break
+        assert said, process.communicate()[1]
+        yield process, json.loads(said)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_answers_until_it_is_told_to_end(net: Bundle, tmp_path: Path, number: int) -> None:
+    with begun(tmp_path, net.directory, f"again/3={net.directory}") as (process, said):
+        assert said["models"] == ["net-fp32/1", "again/3"]
+        data = {"name": "data", "datatype": "FP32", "shape": [1, 3, 32, 32], "data": [0.0] * 3072}
+        for name in ("net-fp32", "again"):
+            assert ask(said["url"], f"/v2/models/{name}/infer", {"inputs": [data]}).status == 200
+        family = descendants(process.pid)
+        assert len(family) >= 2
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
+        assert_ended(family)
+
+
+def test_two_signals_end_it_at_once(net: Bundle, tmp_path: Path) -> None:
+    with begun(tmp_path, net.directory) as (process, said):
+        family = descendants(process.pid)
+        with opened(said["url"]) as connection:
+            connection.sendall(b"POST /v2/models/net-fp32/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+            ask(said["url"], "/v2")
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                # It waits for the other half.
+                process.wait(1.0)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=PROMPTLY) == 143
+        assert_ended(family)
+
+
+def test_a_deployment_says_how_its_bundle_runs(net: Bundle, tmp_path: Path) -> None:
+    file = tmp_path / "deployment.toml"
+    of = TunedBundle(net.manifest.name, net.manifest.kind, net.sha256)
+    file.write_text(deployment_text(Deployment(of, this_host(), "mxnet", "1", Instances("2", batch=4))))
+    (tmp_path / "token").write_text(TOKEN)
+    words = (f"net={net.directory}", "--deployment", file, "--token-file", "token")
+    with begun(tmp_path, *words) as (process, said):
+        assert len(descendants(process.pid)) >= 2
+        assert ask(said["url"], "/v2/models/net").status == 401
+        assert ask(said["url"], "/v2/models/net", Authorization=f"Bearer {TOKEN}").status == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "nothing is no bundle"),
+        (["net", "net"], "two bundles are called net, version 1; give them names, such as net/2=BUNDLE"),
+        (["a b=net"], "'a b' cannot be part of an address"),
+        (["a/=net"], "'' cannot be part of an address"),
+        (["net="], "names no bundle"),
+        (["net", "--timeout", "7200s"], "allow at most 3600"),
+        (["net", "--max-body", "600MiB"], "allow at most 536870912"),
+        (["..=net"], "'..' cannot be part of an address"),
+        (["net", "--token-file", "missing"], "cannot read the token in missing: No such file"),
+        (["net", "--key", "missing"], "TLS needs both a certificate and its key"),
+        (["net", "--certificate", "missing", "--key", "missing"], "the certificate missing and the key missing cannot"),
+        (["net", "--host", "no such host"], "cannot listen on no such host port 0"),
+        (["net", "--deployment", "missing"], "cannot read the deployment missing"),
+        (["net", "--max-body", "many"], "'many' is not a size"),
+        (["net", "--timeout", "0"], "'0' is not a time"),
+        (["net", "--port", "70000"], "70000 is not in the range"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(run: Run, net: Bundle, tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "net").symlink_to(net.directory)
+    result = run("serve", "--port", "0", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_deployments_of_other_bundles_are_refused(run: Run, net: Bundle, tmp_path: Path) -> None:
+    file = tmp_path / "deployment.toml"
+    file.write_text(deployment_text(Deployment(TunedBundle("a", "int8", "0" * 64), this_host(), "mxnet", "1", None)))
+    result = run("serve", "--port", "0", net.directory, "--deployment", file)
+    assert result.exit_code == 2
+    assert "is of none of these bundles; give its own bundle as well" in result.stderr
+
+
+def test_others_are_told_of_without_a_token(run: Run, net: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("serve", net.directory, "--host", "192.0.2.1")
+    assert result.exit_code == 2
+    assert "Warning: whoever reaches 192.0.2.1 may send requests; --token-file asks them for a token" in result.stderr
+
+
+def test_tls(net: Bundle, tmp_path: Path) -> None:
+    import ssl
+    from http.client import HTTPSConnection
+    from urllib.parse import urlsplit
+
+    make_certificate(tmp_path)
+    with begun(tmp_path, f"net={net.directory}", "--certificate", "cert.pem", "--key", "key.pem") as (_, said):
+        assert said["url"].startswith("https://127.0.0.1:")
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        connection = HTTPSConnection(urlsplit(said["url"]).netloc, context=context, timeout=30)
+        connection.request("GET", "/v2")
+        assert json.loads(connection.getresponse().read())["name"] == "quantkit"

@@ -1,0 +1,133 @@
+"""Connections that hold a server up."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from quantkit.deployment.serving.limits import Limits
+from tests.deployment.serving.conftest import ask
+from tests.deployment.serving.test_server import opened
+
+Serve = Callable[..., str]
+
+_MANY = 20
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the other end closes a connection, within the patience of its socket."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v2 HTTP/1.1\r\nHost: x\r\n"])
+def test_who_says_nothing_or_half_is_not_waited_for(served: Serve, sent: bytes) -> None:
+    url = served(Limits(head_seconds=0.3))
+    with opened(url) as connection:
+        connection.sendall(sent)
+        assert closed(connection)
+
+
+def test_a_head_that_comes_byte_by_byte_has_no_more_time(served: Serve) -> None:
+    url = served(Limits(head_seconds=0.5))
+    begun = time.monotonic()
+    with opened(url) as connection, pytest.raises(ConnectionError):
+        connection.sendall(b"GET /v2 HTTP/1.1\r\n")
+        while time.monotonic() - begun < 10:
+            connection.sendall(b"a: b\r\n")
+            time.sleep(0.05)
+
+
+def test_the_time_begins_anew_with_each_request(served: Serve) -> None:
+    url = served(Limits(head_seconds=2.0))
+    with opened(url) as connection:
+        for _ in range(4):
+            time.sleep(0.7)
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nname: ", b"GET / HTTP/1.1\r\n"])
+def test_large_heads_are_refused(served: Serve, start: bytes) -> None:
+    with opened(served()) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(start)
+            for _ in range(1000):
+                connection.sendall(b"a" * 100_000)
+            raise AssertionError("100 MB were taken")
+        assert received(connection) < 10_000
+
+
+def test_requests_are_read_one_after_the_other(served: Serve) -> None:
+    url = served(Limits(head_seconds=0.5))
+    with opened(url) as connection, pytest.raises((ConnectionError, TimeoutError)):
+        # Nobody reads the answers, so that these are taken in no further than they are answered.
+        connection.settimeout(5.0)
+        for _ in range(1000):
+            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n" * 3000)
+
+
+def test_offers_of_other_protocols_are_not_taken_up(served: Serve) -> None:
+    with opened(served()) as connection:
+        offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+        body = b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"
+        size = str(len(body)).encode()
+        connection.sendall(
+            b"POST /v2 HTTP/1.1\r\nHost: x\r\nContent-Length: " + size + b"\r\n" + offer + b"\r\n" + body
+        )
+        answer = connection.recv(10_000)
+        connection.settimeout(0.5)
+        with suppress(TimeoutError):
+            answer += connection.recv(10_000)
+        # The body is no request of its own.
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.startswith(b"HTTP/1.1 405")
+
+
+def test_idle_connections_make_room_for_others(served: Serve) -> None:
+    url = served(Limits(connections=20))
+    with ExitStack() as stack:
+        idle = [stack.enter_context(opened(url)) for _ in range(60)]
+        # Of these the first are closed, and the last ones wait.
+        assert ask(url, "/v2/health/live").status == 200
+        assert all(map(closed, idle[:40]))
+        idle[-1].sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle[-1].recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_who_does_not_read_is_not_waited_for(served: Serve) -> None:
+    url = served(Limits(head_seconds=0.3))
+    path = "/static-offline-docs/swagger-ui-bundle.js"
+    size = len(ask(url, path).content)
+    with opened(url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        # More than the system's buffers take.
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * _MANY)
+        time.sleep(2.0)
+        assert received(connection) < _MANY * size
+
+
+def test_who_reads_slowly_gets_all(served: Serve) -> None:
+    url = served(Limits(head_seconds=1.0))
+    path = "/static-offline-docs/swagger-ui-bundle.js"
+    size = len(ask(url, path).content)
+    with opened(url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        assert received(connection, 0.02) > size
+
+
+def received(connection: socket.socket, pause: float = 0.0) -> int:
+    """The bytes that still come, read in small parts."""
+    size = 0
+    with suppress(ConnectionError):
+        while part := connection.recv(16384):
+            size += len(part)
+            time.sleep(pause)
+    return size
