@@ -35,6 +35,9 @@ _CACHED = 1 << 17
 
 _NOUN = "an instance"
 
+# The variables of OpenMP runtimes.
+_OF_THREADS = ("OMP_", "GOMP_", "KMP_")
+
 
 @dataclass(frozen=True, eq=False)
 class InstanceLaunch:
@@ -80,7 +83,7 @@ class Instance:
             memory = make_memory(*form)
             try:
                 self.slots = Slots(memory, *form)
-                variables = environment(**launch.runtime.variables(launch.engine, launch.placement))
+                variables = _variables(launch)
                 settings = self._settings(launch, memory)
                 self._process = ChildProcess(_NOUN, instance_process.__name__, settings, variables, (memory,))
             finally:
@@ -166,3 +169,10 @@ class Instance:
     def close(self) -> None:
         """End the process and close the channel; of the thread that uses it."""
         self._process.close()
+
+
+def _variables(launch: InstanceLaunch) -> dict[str, str]:
+    """The environment of an instance: its placement says how many threads it has and where, not this process's own."""
+    own = launch.runtime.variables(launch.engine, launch.placement)
+    inherited = {name: value for name, value in environment().items() if not name.startswith(_OF_THREADS)}
+    return {**inherited, **own}

@@ -81,12 +81,16 @@ def test_instances_take_a_runtime_alone() -> None:
         Instances(1, runtime="jemalloc")  # type: ignore[arg-type]
 
 
-def test_instances_are_started_with_it(directory: Path) -> None:
+def test_instances_are_started_with_it(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("OMP_SCHEDULE", "static"), ("KMP_AFFINITY", "disabled"), ("GOMP_SPINCOUNT", "7")):
+        monkeypatch.setenv(name, value)
     with load(directory, instances=Instances(1, runtime=Runtime(blocktime=0, huge_pages=True))) as predictor:
         assert isinstance(predictor._runner, Pool)
         [pid] = predictor._runner.pids()
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert {b"OMP_WAIT_POLICY=passive", b"GLIBC_TUNABLES=glibc.malloc.hugetlb=1"} <= set(variables)
+    # Those of this process are not theirs.
+    assert not [each for each in variables if each.startswith((b"OMP_SCHEDULE", b"KMP_AFFINITY", b"GOMP_SPIN"))]
 
 
 def test_what_is_not_installed_is_told_before_anything_starts(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 For each Python that quantkit runs on and this machine has: FOLDER/3.12 and its like with the wheel of this checkout,
 NumPy 2, Pillow, pydantic and ONNX Runtime alone. FOLDER/complete has, for the newest, all that
-``pip install 'quantkit[onnxruntime]'`` brings.
+``pip install 'quantkit[onnxruntime]'`` brings, and FOLDER/serving what ``quantkit[onnxruntime,serve]`` does.
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ def main() -> None:
     if not found:
         sys.exit("there is no Python that quantkit runs on")
     with ThreadPoolExecutor(2) as pool:
-        complete = pool.submit(_make, [*found.values()][-1], folder / "complete", [f"{wheel}[onnxruntime]"])
+        newest = [*found.values()][-1]
+        complete = [
+            pool.submit(_make, newest, folder / name, [f"{wheel}[{extras}]"])
+            for name, extras in (("complete", "onnxruntime"), ("serving", "onnxruntime,serve"))
+        ]
         bare = [
             pool.submit(_make, python, folder / version, _requirements(), wheel) for version, python in found.items()
         ]
-        for made in (complete, *bare):
+        for made in (*complete, *bare):
             made.result()
 
 

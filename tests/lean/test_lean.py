@@ -24,6 +24,8 @@ from quantkit.data.samples import take
 from quantkit.data.sources import load_data
 from quantkit.deployment.predictor import Predictor
 from quantkit.fusion.fused_model import FusedModel
+from tests.deployment.serving.conftest import ask
+from tests.deployment.serving.process import server
 from tests.lean.prepare import PYTHONS
 
 pytestmark = [pytest.mark.requires("lean", "onnx", "onnxruntime"), pytest.mark.timing]
@@ -101,6 +103,17 @@ def test_a_bundle_with_an_onnx_file_needs_four_packages(version: str, delivery: 
     )
     assert size < _MOST_MEGABYTES
     assert taken < 60
+
+
+def test_bundles_are_served_there(delivery: Path) -> None:
+    oracle = np.load(delivery / "oracle.npz")
+    with server(["serve", f"net={delivery / 'bundle'}", "--port", "0"], delivery, LEAN / "serving") as told:
+        url = told.split()[2].rstrip(",")
+        pixels = oracle["pixels"]
+        tensor = {"name": "data", "datatype": "UINT8", "shape": pixels.shape, "data": pixels.ravel().tolist()}
+        (output,) = ask(url, "/v2/models/net/infer", {"inputs": [tensor]}).document["outputs"]
+    found = np.float32(output["data"]).reshape(output["shape"])
+    np.testing.assert_allclose(found, oracle["int8"], atol=1e-3 * np.abs(oracle["int8"]).max())
 
 
 def test_the_command_line_works_there(delivery: Path) -> None:

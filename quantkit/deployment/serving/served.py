@@ -137,7 +137,7 @@ class Served:
     def _check_pixels(self, pixels: int, images: int, size: Size) -> int:
         """The pixels of a request with so many more images of a size, as they are or as they are scaled to."""
         scaled = size
-        if self.predictor.preprocess is not None and prod(size):
+        if self.predictor.preprocess is not None and min(size) > 0:
             scaled = needed_size(self.predictor.preprocess, self.predictor.input_shape, size)
         pixels += images * max(prod(size), prod(scaled))
         if pixels > self.pixels:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Optional
 
 import trustme
 
@@ -14,10 +16,17 @@ from tests.processes import environment
 
 
 @contextmanager
-def server(arguments: Sequence[str], folder: Path) -> Iterator[str]:
-    """What ``quantkit ARGUMENTS`` starts in a folder, once it is ready, and what it prints then."""
+def server(arguments: Sequence[str], folder: Path, elsewhere: Optional[Path] = None) -> Iterator[str]:
+    """What ``quantkit ARGUMENTS`` starts in a folder, once it is ready, and what it prints then.
+
+    ``elsewhere`` is a virtual environment with a quantkit of its own.
+    """
+    variables = environment()
     command = [sys.executable, "-m", "quantkit", *arguments]
-    process = subprocess.Popen(command, env=environment(), cwd=folder, stdout=subprocess.PIPE, text=True)
+    if elsewhere is not None:
+        command = [str(elsewhere / "bin" / "python"), "-I", "-m", "quantkit", *arguments]
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    process = subprocess.Popen(command, env=variables, cwd=folder, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         first = process.stdout.readline()
