@@ -81,6 +81,8 @@ class QueuedRequests:
     async def _answers(self, requests: Sequence[Request]) -> list[Outputs]:
         loop = asyncio.get_running_loop()
         for request in requests:
+            if self.queue.put_at_once(request):
+                continue
             try:
                 entered = loop.run_in_executor(self._entrance, self.queue.put, request)
             except RuntimeError as error:

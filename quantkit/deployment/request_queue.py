@@ -143,6 +143,21 @@ class RequestQueue:
             if not request.future.done():
                 self._append(Piece(request, 0, size))
 
+    def put_at_once(self, request: Request) -> bool:
+        """Let a request wait if there is room for it now, and nobody waits for some; whether it does.
+
+        Raises:
+            Exception: what ``fail`` was given.
+        """
+        size = len(request.data)
+        with self._lock:
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            if self._line or (self._samples and self._samples + size > self._limit):
+                return False
+            self._append(Piece(request, 0, size))
+            return True
+
     def take(self, most: int, window: float, patience: float, longest: int = 0) -> Optional[list[Piece]]:
         """What an idle instance is to compute next: at most ``most`` samples; None when there will be no more.
 

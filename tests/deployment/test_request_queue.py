@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from quantkit.deployment.request_queue import Piece, Request, RequestQueue
+from quantkit.deployment.runner import RunnerStatus
 from quantkit.errors import DeadlineExceeded, EngineError
 
 LIMIT = 30.0
@@ -246,3 +247,31 @@ def test_all_requests_fail_with_the_last_instance() -> None:
     with pytest.raises(EngineError, match="the last is lost"):
         waiting.put(request(2, 1))
     assert waiting.take(3, 0.0, LIMIT) is None
+
+
+def test_what_cannot_wait_for_room_enters_only_where_there_is_some() -> None:
+    waiting = queue(request(0, 2), limit=3)
+    assert waiting.put_at_once(request(2, 1))
+    assert not waiting.put_at_once(request(3, 1))
+    assert samples(waiting.take(8, 0.0, LIMIT)) == [0, 1, 2]
+    assert waiting.put_at_once(request(3, 9))
+    (entering,) = in_threads(lambda: waiting.put(request(12, 1)), 1)
+    while not waiting._line:
+        time.sleep(0.001)
+    # Nobody overtakes the one that waits for room.
+    assert not waiting.put_at_once(request(13, 1))
+    assert samples(waiting.take(9, 0.0, LIMIT)) == list(range(3, 12))
+    entering.result(LIMIT)
+    waiting.fail(EngineError("closed"))
+    with pytest.raises(EngineError, match="closed"):
+        waiting.put_at_once(request(14, 1))
+
+
+def test_what_is_begun_is_counted_in_the_batches_that_it_is_computed_in() -> None:
+    waiting = queue(request(0, 7), request(7, 1), instances=1)
+    assert waiting.status().waiting == 8
+    waiting.take(3, 0.0, LIMIT, longest=16)
+    waiting.take(3, 0.0, LIMIT, longest=16)
+    assert waiting.status() == RunnerStatus(0, {3: 2, 1: 2})
+    waiting.fail(EngineError("closed"))
+    assert waiting.status().failed

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from math import prod
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -26,6 +27,10 @@ Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
 
+# What takes less time than to hand it to a thread and back: JSON of up to three digits of bytes before tensors of so
+# many bytes, and so few values of outputs.
+_SHORT, _SMALL, _FEW = 4, 1 << 20, 10_000
+
 # What nginx writes where the client did not wait; nobody reads it.
 _GONE = 499
 
@@ -43,6 +48,8 @@ class Inference:
         begun = time.monotonic()
         held = _Held(self)
         try:
+            # What is sent to be refused is not read for it.
+            self._check_room()
             async with asyncio.timeout(self._limits.seconds):
                 body = await self._read(request, held)
                 with self._admitted():
@@ -65,6 +72,10 @@ class Inference:
         self._metrics.answered(model, answered.status_code, time.monotonic() - begun)
         return answered
 
+    def _check_room(self) -> None:
+        if self._running >= self._limits.requests:
+            raise HTTPException(503, "as many requests as this server takes are being served; try again later")
+
     @contextmanager
     def _admitted(self) -> Iterator[None]:
         """Count a request that is being served.
@@ -72,8 +83,7 @@ class Inference:
         Raises:
             HTTPException: as many as allowed are.
         """
-        if self._running >= self._limits.requests:
-            raise HTTPException(503, "as many requests as this server takes are being served; try again later")
+        self._check_room()
         self._running += 1
         self._metrics.running(self._running)
         try:
@@ -83,21 +93,24 @@ class Inference:
             self._metrics.running(self._running)
 
     async def _inferred(self, model: Served, request: Request, body: bytes, held: _Held, begun: float) -> Response:
-        asked, tensors = await self._in_thread(
-            lambda: read_request(body, request.headers.get(JSON_LENGTH), self._limits.json)
-        )
+        length = request.headers.get(JSON_LENGTH)
+        is_short = length is not None and len(length) < _SHORT and len(body) <= _SMALL
+        asked, tensors = await self._made(is_short, lambda: read_request(body, length, self._limits.json))
         model.check(asked, tensors)
         held.add(model.size(tensors))
-        batches = await self._in_thread(lambda: model.batches(tensors))
+        batches = await self._made(is_short and model.takes_as_it_is(tensors), lambda: model.batches(tensors))
         left = self._limits.seconds - (time.monotonic() - begun)
         # Triton's parameter, in microseconds.
         wanted = asked.given.timeout / 1e6
         outputs = await model.outputs(asked, batches, max(0.0, min(left, wanted) if wanted else left))
-        content, headers = await self._in_thread(lambda: response(model.name, model.version, asked, outputs))
+        size = sum(prod(tensor.shape) for tensor in outputs)
+        content, headers = await self._made(size <= _FEW, lambda: response(model.name, model.version, asked, outputs))
         return Response(content, headers=headers)
 
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        """What a function returns; where this is cancelled, the thread ends first, with what it holds."""
+    async def _made(self, at_once: bool, work: Callable[[], Result]) -> Result:
+        """What a function returns, at once or in a thread; where this is cancelled, the thread ends first."""
+        if at_once:
+            return work()
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             return await asyncio.shield(running)

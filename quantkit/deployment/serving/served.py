@@ -79,6 +79,10 @@ class Served:
         shapes = [self.predictor.input_shape, *(output.shape for output in self.predictor.manifest.outputs)]
         return 4 * tensors[0].shape[0] * sum(map(prod, shapes))
 
+    def takes_as_it_is(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether tensors hold what the network reads, so that nothing is to be decoded or scaled."""
+        return not self._joined and tensors[0].datatype == "FP32"
+
     def batches(self, tensors: Sequence[Tensor]) -> list[np.ndarray]:
         """What the network reads of the tensors of a request that ``check`` has passed.
 

@@ -98,6 +98,26 @@ def test_it_answers_as_the_predictor_does(server: str, models: Models, pixels: n
     )
 
 
+@pytest.mark.parametrize("batch", [1, 100])
+def test_bytes_of_small_and_large_requests(server: str, models: Models, batch: int) -> None:
+    predictor = models["digits"]["2"].predictor
+    floats = np.random.default_rng(2).normal(size=(batch, 3, 32, 32)).astype(np.float32)
+    tensor = {
+        "name": "data",
+        "datatype": "FP32",
+        "shape": floats.shape,
+        "parameters": {"binary_data_size": floats.nbytes},
+    }
+    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    answer = ask(server, INFER, text + floats.tobytes(), **{JSON_LENGTH: str(len(text))})
+    assert answer.status == 200
+    content = answer.content[
+        int({name.lower(): value for name, value in answer.headers.items()}[JSON_LENGTH.lower()]) :
+    ]
+    found = np.frombuffer(content, np.float32).reshape(batch, 10)
+    np.testing.assert_allclose(found, predictor.predict(floats), rtol=1e-4, atol=1e-5)
+
+
 def test_the_last_version_is_meant_where_none_is_named(server: str, pixels: np.ndarray) -> None:
     assert ask(server, INFER, request(pixels, "UINT8")).document["model_version"] == "2"
 
