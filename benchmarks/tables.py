@@ -35,6 +35,7 @@ import reading
 import recovered_speed
 import recurrent_accuracy
 import run_pages
+import serving
 import soak
 import task_accuracy
 import time_spent
@@ -67,6 +68,7 @@ PAGES = {
     "reading": reading.page,
     "recovered-speed": recovered_speed.page,
     "recurrent-accuracy": recurrent_accuracy.page,
+    "serving": serving.page,
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
