@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Optional
@@ -148,8 +148,19 @@ def _schema() -> TypeAdapter[InferenceRequest]:
 
 
 def request_schema() -> dict[str, Any]:
-    """The JSON schema of a request, for OpenAPI."""
-    return _schema().json_schema()
+    """The JSON schema of a request, whole in itself, as OpenAPI needs it."""
+    schema = _schema().json_schema()
+    inlined: dict[str, Any] = _inlined(schema, schema.pop("$defs"))
+    return inlined
+
+
+def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """A part of a schema with the definitions that it refers to in their places; none refers to itself."""
+    if isinstance(part, dict):
+        if "$ref" in part:
+            return _inlined(definitions[part["$ref"].rpartition("/")[2]], definitions)
+        return {name: _inlined(value, definitions) for name, value in part.items()}
+    return [_inlined(value, definitions) for value in part] if isinstance(part, list) else part
 
 
 def _length(told: Optional[str], most: int) -> int:

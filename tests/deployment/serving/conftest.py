@@ -22,6 +22,8 @@ from quantkit.deployment.serving.models import ModelPlace, Models, loaded_models
 from quantkit.deployment.serving.served import Served
 from quantkit.deployment.serving.server import serving
 
+FREE = Address(port=0)
+
 # Longer than anything here takes on a busy machine.
 PATIENCE = 30.0
 
@@ -56,9 +58,11 @@ def ask(url: str, path: str, body: Union[bytes, dict[str, Any], None] = None, **
 
 
 @contextmanager
-def started(models: Models, limits: Optional[Limits] = None, token: Optional[str] = None) -> Iterator[str]:
+def started(
+    models: Models, limits: Optional[Limits] = None, token: Optional[str] = None, address: Address = FREE
+) -> Iterator[str]:
     """A server on a free port: its address."""
-    with listening(Address(port=0)) as listener, serving(models, listener, limits or Limits(), token):
+    with listening(address) as listener, serving(models, listener, limits or Limits(), token):
         yield listener.url
 
 
