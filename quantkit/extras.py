@@ -22,7 +22,6 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "serve": {
         "fastapi": "fastapi",
         "fastapi-offline": "fastapi_offline",
-        "httptools": "httptools",
         "prometheus-client": "prometheus_client",
         "uvicorn": "uvicorn",
     },

@@ -133,9 +133,9 @@ def serve(
             weights = models[each.name][each.version].predictor.manifest.source.weights
             warn_of_bundle(terminal, str(each.directory), weights)
         listed, url = [f"{each.name}/{each.version}" for each in places], listener.url
-        try:
-            with serving(models, listener, bounds, token) as ended:
-                terminal.show({"url": url, "models": listed}, f"{', '.join(listed)} at {url}, described at {url}/docs")
+        with serving(models, listener, bounds, token) as ended:
+            terminal.show({"url": url, "models": listed}, f"{', '.join(listed)} at {url}, described at {url}/docs")
+            try:
                 ended.result()
-        except KeyboardInterrupt:
-            terminal.work.ended_as_asked()
+            except KeyboardInterrupt:
+                terminal.work.ended_as_asked()

@@ -121,6 +121,7 @@ class Work:
         begun = time.monotonic()
         while self._writing or time.monotonic() - begun < (_UNWINDING if self._noticed else _PATIENCE):
             if select.select([reader], [], [], _TICK)[0] and os.read(reader, 1)[0] in SIGNALS:
+                self._as_asked = False
                 break
         else:
             remove_own()

@@ -14,6 +14,9 @@ from quantkit.deployment.serving.limits import Limits
 # Late bodies are answered with 504 first.
 _OF_BODIES = 2
 
+# Bytes of an answer that a client reads in ``head_seconds`` at least, or all that is left.
+_LEAST_READ = 65536
+
 
 class Waiting:
     """The connections whose request is not there yet, the one that has waited longest first."""
@@ -60,7 +63,8 @@ class PromptProtocol(H11Protocol):
     def connection_lost(self, exc: Optional[Exception]) -> None:
         """Nobody is there any more."""
         self.waiting.remove(self)
-        self._is_read()
+        if self._unread is not None:
+            self._unread.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -69,19 +73,30 @@ class PromptProtocol(H11Protocol):
         self._look()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Wait until it is read, then for the next request."""
         super().on_response_complete()
         self._look()
 
     def pause_writing(self) -> None:
         """The client has not read what was sent so far."""
         super().pause_writing()
-        self._watch(self.transport.get_write_buffer_size())
+        self._watch()
 
     def resume_writing(self) -> None:
-        """It has."""
-        self._is_read()
+        """It has read most of it."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        if self.transport.get_write_buffer_size():
+            self._watch()
         super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that a request is none, unless it was answered already."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.give_up()
 
     def give_up(self) -> None:
         """Close it at once, whatever is left to send."""
@@ -95,27 +110,36 @@ class PromptProtocol(H11Protocol):
             return
         self._state = state
         limits = self.waiting.limits
-        if self.transport.is_closing() or state[0] not in (h11.IDLE, h11.SEND_BODY):
+        if self.transport.get_write_buffer_size():
             self.waiting.remove(self)
+            self._watch()
+        elif self.transport.is_closing() or state[0] not in (h11.IDLE, h11.SEND_BODY):
+            self.waiting.remove(self)
+        elif state[0] is h11.SEND_BODY:
+            self.waiting.add(self, _OF_BODIES * limits.seconds)
         else:
-            self.waiting.add(self, limits.head_seconds if state[0] is h11.IDLE else _OF_BODIES * limits.seconds)
+            # What is left of an answer under TLS cannot be seen; it has more time.
+            hidden = self.scheme == "https" and self.cycle is not None
+            self.waiting.add(self, limits.seconds if hidden else limits.head_seconds)
 
-    def _watch(self, left: int) -> None:
-        """Give up where the client has read nothing since ``left`` bytes were to be sent."""
+    def _watch(self) -> None:
+        """Give up where the client reads too slowly, until it has read all."""
+        if self._unread is not None:
+            return
+        left = self.transport.get_write_buffer_size()
 
         def look() -> None:
+            self._unread = None
             now = self.transport.get_write_buffer_size()
-            if now < left:
-                self._watch(now)
-            else:
+            if now and now > left - _LEAST_READ:
                 self.give_up()
+            elif now:
+                self._watch()
+            else:
+                self._state = None
+                self._look()
 
         self._unread = self.loop.call_later(self.waiting.limits.head_seconds, look)
-
-    def _is_read(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
 
 def prompt_protocol(limits: Limits) -> type[PromptProtocol]:

@@ -21,6 +21,7 @@ from quantkit.deployment.serving.messages import JSON_LENGTH, read_request, resp
 from quantkit.deployment.serving.metrics import Metrics
 from quantkit.deployment.serving.refusal import refusal
 from quantkit.deployment.serving.served import Served
+from quantkit.deployment.serving.tensors import BYTES
 from quantkit.errors import DataError, DeadlineExceeded, QuantkitError
 
 Result = TypeVar("Result")
@@ -30,6 +31,7 @@ _LOG = logging.getLogger(__name__)
 # What takes less time than to hand it to a thread and back: JSON of up to three digits of bytes before tensors of so
 # many bytes, and so few values of outputs.
 _SHORT, _SMALL, _FEW = 4, 1 << 20, 10_000
+_BYTES = BYTES.encode()
 
 # What nginx writes where the client did not wait; nobody reads it.
 _GONE = 499
@@ -94,7 +96,7 @@ class Inference:
 
     async def _inferred(self, model: Served, request: Request, body: bytes, held: _Held, begun: float) -> Response:
         length = request.headers.get(JSON_LENGTH)
-        is_short = length is not None and len(length) < _SHORT and len(body) <= _SMALL
+        is_short = length is not None and len(length) < _SHORT and len(body) <= _SMALL and _BYTES not in body[:1000]
         asked, tensors = await self._made(is_short, lambda: read_request(body, length, self._limits.json))
         model.check(asked, tensors)
         held.add(model.size(tensors))
@@ -111,12 +113,15 @@ class Inference:
         """What a function returns, at once or in a thread; where this is cancelled, the thread ends first."""
         if at_once:
             return work()
-        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        job = self._threads.submit(work)
+        running = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            running.cancel()
-            await asyncio.wait({running})
+            if not job.cancel():
+                await asyncio.wait({running})
+                # Nobody is left to hear of it.
+                running.exception()
             raise
 
     async def _read(self, request: Request, held: _Held) -> bytes:
@@ -171,6 +176,8 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, Response]) ->
         leaving.cancel()
         if working.cancel():
             await asyncio.wait({working})
+            if not working.cancelled() and (error := working.exception()):
+                _LOG.error("a request that nobody waited for: %s", error)
 
 
 class _Held:

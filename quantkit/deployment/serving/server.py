@@ -24,6 +24,9 @@ from quantkit.host.threads import worker_threads
 # Seconds that requests in flight have when the server ends.
 _GRACE = 10
 
+# Connections that are accepted one after the other, before anything else is done.
+_ACCEPTED = 64
+
 # Descriptors for all but connections.
 _OTHER_DESCRIPTORS = 256
 
@@ -53,14 +56,14 @@ def serving(models: Models, listener: Listener, limits: Limits, token: Optional[
         log_level=logging.ERROR,
         access_log=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=_ACCEPTED,
         timeout_graceful_shutdown=_GRACE,
         ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = uvicorn.Server(config)
 
     def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: _Loop(limits.head_seconds)) as runner:
+        with asyncio.Runner(loop_factory=lambda: _Loop(limits)) as runner:
             runner.run(server.serve([listener.socket]))
 
     # In the main thread it would handle signals itself.
@@ -73,23 +76,27 @@ def serving(models: Models, listener: Listener, limits: Limits, token: Optional[
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop in which clients have so many seconds for the handshakes of TLS; uvicorn leaves them a minute."""
+    """An event loop that bounds the time of handshakes, for which uvicorn leaves a minute, and what it accepts."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, limits: Limits) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._handshake, self._shutdown = limits.head_seconds, limits.seconds
 
     async def create_server(self, *given: Any, ssl: Optional[SSLContext] = None, **named: Any) -> asyncio.Server:  # type: ignore[override]
         """See ``asyncio``."""
         if ssl is not None:
-            named |= {"ssl_handshake_timeout": self._seconds, "ssl_shutdown_timeout": self._seconds}
-        return await super().create_server(*given, ssl=ssl, **named)
+            named |= {"ssl_handshake_timeout": self._handshake, "ssl_shutdown_timeout": self._shutdown}
+        server = await super().create_server(*given, ssl=ssl, **named)
+        # asyncio accepts as many at a time as it lets wait.
+        named["sock"].listen(BACKLOG)
+        return server
 
 
 def _within_descriptors(limits: Limits) -> Limits:
     """The limits, with no more connections than this process may have descriptors for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.connections + _OTHER_DESCRIPTORS
+    # As many again for handshakes of TLS.
+    wanted = 2 * limits.connections + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -144,14 +144,30 @@ def refuses(connection: socket.socket) -> bool:
     return False
 
 
-def test_who_reads_slowly_gets_all(served: Serve) -> None:
-    url = served(Limits(head_seconds=1.0))
+@pytest.mark.parametrize("line", ["Connection: close", "Connection: keep-alive"])
+def test_who_reads_slowly_gets_all(served: Serve, line: str) -> None:
+    url = served(Limits(head_seconds=0.5))
     path = "/static-offline-docs/swagger-ui-bundle.js"
     size = len(ask(url, path).content)
     with opened(url) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        assert received(connection, 0.02) > size
+        # More than the system's buffers take, one answer after the other.
+        for _ in range(9):
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n{line}\r\n\r\n".encode())
+        assert received(connection, 0.004) > 10 * size
+
+
+def test_what_is_no_request_after_an_early_answer_is_not_told_to_the_log(
+    served: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(served(token="0123456789abcdef")) as connection:
+        connection.sendall(b"POST /v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert b" 401 " in connection.recv(1000)
+        with suppress(ConnectionError):
+            connection.sendall(b"no chunk\r\n")
+            until(lambda: refuses(connection))
+    assert not caplog.text
 
 
 def received(connection: socket.socket, pause: float = 0.0) -> int:

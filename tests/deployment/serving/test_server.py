@@ -256,6 +256,30 @@ def test_images_that_grow_count_as_they_are_scaled(server: str) -> None:
     )
 
 
+def test_long_lists_are_refused(server: str) -> None:
+    size = {"binary_data_size": 90_000}
+    tensor = {"name": "data", "datatype": "UINT8", "shape": [30_000, 1, 1, 3], "parameters": size}
+    text = json.dumps({"inputs": [tensor]}).encode()
+    answer = ask(server, INFER, text + bytes(90_000), **{JSON_LENGTH: str(len(text))})
+    assert answer.status == 400
+    assert "would list 300000 values, and this server lists 250000; ask for the outputs as bytes" in answer.error
+
+
+def test_a_thread_is_waited_for_where_the_time_is_up(served: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def slow(*given: Any) -> list[np.ndarray]:
+        time.sleep(1.0)
+        ended.set()
+        return []
+
+    hasty = served(Limits(seconds=0.2))
+    monkeypatch.setattr(Served, "batches", slow)
+    assert ask(hasty, INFER, request(FLOATS)).status == 504
+    # Until then it counts as running, with its memory.
+    assert ended.is_set()
+
+
 def test_large_documents_and_compressed_requests_are_refused(served: Serve) -> None:
     bounded = served(Limits(json=1000))
     answer = ask(bounded, INFER, request(FLOATS))
