@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quantkit.backends.registry import DEPLOYED
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
 
@@ -96,3 +97,9 @@ def given(group: DataclassInstance) -> Iterator[str]:
 
 
 force_option = click.option("--force", is_flag=True, help="Replace what an earlier run wrote there.")
+
+engine_option = click.option(
+    "--engine",
+    type=click.Choice([*DEPLOYED, "auto"]),
+    help="The engine.  [default: mxnet if it is installed, else another that is]",
+)

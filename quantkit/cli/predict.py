@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.backends.registry import DEPLOYED
 from quantkit.cli.option_types import PREDICTION
-from quantkit.cli.options import Verb, force_option, output_options
+from quantkit.cli.options import Verb, engine_option, force_option, output_options
 from quantkit.cli.targets import check_file_target
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
@@ -67,11 +66,7 @@ _SHOWN = 10
     metavar="N",
     help="The most classes to show for an image.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice([*DEPLOYED, "auto"]),
-    help="The engine.  [default: mxnet if it is installed, else another that is]",
-)
+@engine_option
 @click.option(
     "--instances",
     metavar="N|POLICY",

@@ -9,9 +9,8 @@ from typing import Optional
 
 import click
 
-from quantkit.backends.registry import DEPLOYED
 from quantkit.cli.option_types import Memory, Milliseconds
-from quantkit.cli.options import Verb, collected, option, output_options
+from quantkit.cli.options import Verb, collected, engine_option, option, output_options
 from quantkit.cli.terminal import Terminal
 from quantkit.extras import EXTRAS, require
 
@@ -72,11 +71,7 @@ class LimitOptions:
 )
 @click.argument("bundles", nargs=-1, required=True, metavar="[NAME[/VERSION]=]BUNDLE...")
 @collected("address", AddressOptions)
-@click.option(
-    "--engine",
-    type=click.Choice([*DEPLOYED, "auto"]),
-    help="The engine.  [default: mxnet if it is installed, else another that is]",
-)
+@engine_option
 @click.option(
     "--instances",
     metavar="N|POLICY",
@@ -108,8 +103,8 @@ def serve(
     answers where a request names none. /docs describes the interface, /metrics has figures for Prometheus. Requests
     that are being served when the server ends are answered first.
     """
-    for package, module in EXTRAS["serve"].items():
-        require("serve", module, f"servers ({package})")
+    for module in EXTRAS["serve"].values():
+        require("serve", module, "servers")
     from quantkit.cli.networks import warn_of_bundle
     from quantkit.deployment.serving.bearer import read_token
     from quantkit.deployment.serving.limits import Limits

@@ -97,6 +97,11 @@ class InferenceRequest:
         """The outputs that it asks for; empty: all."""
         return self.outputs or ()
 
+    def as_bytes(self, name: str) -> bool:
+        """Whether it asks for an output after the JSON, as bytes."""
+        asked = next((output.given.binary_data for output in self.wanted if output.name == name), None)
+        return self.given.binary_data_output if asked is None else asked
+
     @property
     def given(self) -> Parameters:
         """Its parameters."""
@@ -195,12 +200,10 @@ def response(
     model: str, version: str, request: InferenceRequest, tensors: Sequence[Tensor]
 ) -> tuple[bytes, dict[str, str]]:
     """The body of a response, and its headers: JSON, followed by the bytes of those tensors that were asked for so."""
-    asked = {output.name: output.given.binary_data for output in request.wanted}
     entries, contents = [], []
     for tensor in tensors:
         entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
-        binary = asked.get(tensor.name)
-        if request.given.binary_data_output if binary is None else binary:
+        if request.as_bytes(tensor.name):
             contents.append(tensor_bytes(tensor))
             entry["parameters"] = {"binary_data_size": len(contents[-1])}
         else:

@@ -85,16 +85,20 @@ class Served:
 
     def _listed(self, request: InferenceRequest) -> Iterator[int]:
         """How many values of each output the answer lists for a sample: those of JSON, and classes."""
-        asked = {output.name: output.given for output in request.wanted}
+        tops = self._tops(request)
         for output in self.predictor.manifest.outputs:
-            if not asked or output.name in asked:
-                given = asked.get(output.name)
-                top = None if given is None else given.classification
-                binary = None if given is None else given.binary_data
+            if output.name in tops:
+                top = tops[output.name]
                 if top is not None:
                     yield min(top, prod(output.shape))
-                elif not (request.given.binary_data_output if binary is None else binary):
+                elif not request.as_bytes(output.name):
                     yield prod(output.shape)
+
+    def _tops(self, request: InferenceRequest) -> dict[str, Optional[int]]:
+        """Of how many classes the answer tells, by the outputs that a request asks for; None: it has the values."""
+        if request.wanted:
+            return {output.name: output.given.classification for output in request.wanted}
+        return dict.fromkeys(output.name for output in self.predictor.manifest.outputs)
 
     def size(self, tensors: Sequence[Tensor]) -> int:
         """The bytes of what the network reads and puts out for the samples of a request, float32."""
@@ -120,15 +124,12 @@ class Served:
             QuantkitError: they cannot be computed, or not in time.
         """
         names = [output.name for output in self.predictor.manifest.outputs]
-        tops: dict[str, Optional[int]] = dict.fromkeys(names)
-        if request.wanted:
-            tops = {output.name: output.given.classification for output in request.wanted}
         found = dict(zip(names, await self.predictor.outputs_async(batches, timeout)))
         return [
             Tensor(name, "FP32", found[name].shape, found[name])
             if top is None
             else self._classes(found[name], name, top)
-            for name, top in tops.items()
+            for name, top in self._tops(request).items()
         ]
 
     def _check_output(self, name: str, top: Optional[int], names: Sequence[str]) -> None:
