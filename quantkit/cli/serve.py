@@ -129,8 +129,9 @@ def serve(
             warn_of_bundle(terminal, str(each.directory), weights)
         listed, url = [f"{each.name}/{each.version}" for each in places], listener.url
         with serving(models, listener, bounds, token) as ended:
-            terminal.show({"url": url, "models": listed}, f"{', '.join(listed)} at {url}, described at {url}/docs")
             try:
+                # Whoever has read the address may end the server at once.
+                terminal.show({"url": url, "models": listed}, f"{', '.join(listed)} at {url}, described at {url}/docs")
                 ended.result()
             except KeyboardInterrupt:
                 terminal.work.ended_as_asked()
