@@ -158,6 +158,17 @@ def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
 
 
 @pytest.fixture(scope="session")
+def digits_usual(int8_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of the digits network in INT8 that says what is usual of 64 images. Do not alter it."""
+    import quantkit
+
+    requires("onnx")
+    config = quantkit.QuantizationConfig(num_samples=64, preset="fast")
+    quantized = quantkit.quantize("digits_resnet20_v1", "digits:train", config)
+    return quantized.save(tmp_path_factory.mktemp("usual") / "digits", formats=("mxnet", "onnx"))
+
+
+@pytest.fixture(scope="session")
 def digits_onnx(digits_int8: QuantizedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of the digits network in INT8 that holds its ONNX file. Do not alter it."""
     requires("onnx")

@@ -18,7 +18,7 @@ LAYERS = (
     "__main__ cli",
     "__init__ api benchmark cluster deployment diagnosis report stages",
     "bundle evaluation mixed_precision tasks",
-    "calibration fusion lowering quantization",
+    "calibration drift fusion lowering quantization",
     "backends models",
     "data errors extras files formats host ir kinds progress units version",
 )

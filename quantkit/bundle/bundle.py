@@ -25,6 +25,7 @@ from quantkit.bundle.file_names import (
     PARAMS,
     QUANTIZATION,
     SAMPLE,
+    SIGNALS,
     SYMBOL,
     TABLE,
 )
@@ -36,6 +37,7 @@ from quantkit.data.boxes import BoxCorners
 from quantkit.data.joined_inputs import JoinedInputs
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
+from quantkit.drift.reference import DriftReference, read_reference
 from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.files.schema import Many, first_fault
 from quantkit.files.text import MEBIBYTE, read_bytes
@@ -279,6 +281,21 @@ class Bundle:
         if stored != {name: (1, *shape) for name, shape in shapes.items()}:
             raise BundleError(f"{self.directory / SAMPLE} does not fit the manifest: it holds {stored}")
         return Sample(arrays["input"], tuple(arrays[f"output{index}"] for index in range(len(shapes) - 1)))
+
+    @cached_property
+    def drift(self) -> Optional[DriftReference]:
+        """The signals of typical samples; None in bundles of kind ``fp32``, and where the samples were not typical.
+
+        Raises:
+            BundleError: the file holds something else.
+        """
+        return self._unmixed(self._read_drift) if SIGNALS in self.manifest.files else None
+
+    def _read_drift(self) -> DriftReference:
+        try:
+            return read_reference(self.directory / SIGNALS)
+        except DataError as error:
+            raise damaged(self.directory, SIGNALS, error) from error
 
     def _unmixed(self, read: Callable[[], _Read]) -> _Read:
         """The result of ``read``, if the files still are this bundle's afterwards."""

@@ -8,18 +8,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
+import numpy as np
+
 from quantkit.bundle.export import int8_onnx
 from quantkit.bundle.manifest import Settings
 from quantkit.bundle.write import Quantization, write_bundle
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.default_samples import are_default
+from quantkit.data.joined_inputs import reads_tokens
 from quantkit.data.left_out import LeftOut
+from quantkit.drift.reference import DriftReference, reference_of
+from quantkit.drift.signals import SignalMaker, Signals
 from quantkit.errors import UserError
-from quantkit.evaluation.agreement import Agreement
+from quantkit.evaluation.agreement import Agreement, Outputs
 from quantkit.evaluation.compare import compare
 from quantkit.extras import require
 from quantkit.files.files import writing
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
+from quantkit.ir.operators import scores_kind
 from quantkit.kinds import of_kind
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.lowering.onnx_lstm import LstmForm
@@ -56,6 +63,8 @@ class QuantizedModel:
         mixed: how layers were returned to FP32; None without a goal.
         speed: the proof that it is not slower than FP32; None where that was not asked for.
         left_out: the samples that ``quantize`` has left out, since they cannot be read or used.
+        drift: the signals of the samples that the agreement was measured on, which a deployment compares its own with;
+            None where it was not, or on the default samples, which are typical of nobody's.
     """
 
     source: FusedModel
@@ -67,6 +76,7 @@ class QuantizedModel:
     mixed: Optional[MixedPrecision] = None
     speed: Optional[SpeedProof] = None
     left_out: tuple[LeftOut, ...] = ()
+    drift: Optional[DriftReference] = None
 
     def __repr__(self) -> str:
         """The network's name, how much of it is INT8, and the agreement with FP32 if it is known."""
@@ -115,7 +125,7 @@ class QuantizedModel:
         check_formats(formats)
         forms: tuple[LstmForm, ...] = ("qdq", "dynamic") if self.network.int8_lstms else ("qdq",)
         onnx = {form: self._onnx(lstm=form) for form in forms if ONNX in formats}
-        quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement)
+        quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement, self.drift)
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
     def to_onnx(
@@ -197,7 +207,7 @@ def measure_agreement(
         progress: wraps the stream of batches.
 
     Returns:
-        The same network, with ``agreement``.
+        The same network, with ``agreement`` and ``drift``.
 
     Raises:
         UserError: ``quantized`` is something else, such as a bundle's folder; ``evaluate`` takes these. Or the
@@ -210,8 +220,26 @@ def measure_agreement(
     chosen = dataset(source.model, evaluation_data).subset(
         min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True
     )
-    of_task = agreement_of(source.model)
-    if of_task is None:
-        return replace(quantized, agreement=compare(source, quantized.graph, chosen, progress))
-    measured = compare(source, quantized.graph, chosen, progress, of_task.add)
-    return replace(quantized, agreement=replace(measured, scores=of_task.scores))
+    of_task, maker = agreement_of(source.model), _signal_maker(quantized)
+    signals: list[Signals] = []
+
+    def watch(data: np.ndarray, expected: Outputs, computed: Outputs) -> None:
+        if of_task is not None:
+            of_task.add(expected, computed)
+        signals.append({**maker.of_input(data), **maker.of_outputs(computed)})
+
+    measured = compare(source, quantized.graph, chosen, progress, watch)
+    if of_task is not None:
+        measured = replace(measured, scores=of_task.scores)
+    drift = None if are_default(chosen.name) else reference_of(signals)
+    return replace(quantized, agreement=measured, drift=drift)
+
+
+def _signal_maker(quantized: QuantizedModel) -> SignalMaker:
+    model, (name,) = quantized.source.model, quantized.graph.inputs
+    return SignalMaker(
+        quantized.table.ranges.get(name),
+        reads_tokens(model.vocabulary, model.joined),
+        quantized.source.class_scores.yes,
+        scores_kind(quantized.graph, quantized.graph.outputs[0]),
+    )

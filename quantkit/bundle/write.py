@@ -26,6 +26,7 @@ from quantkit.bundle.file_names import (
     OPERATORS,
     PARAMS,
     SAMPLE,
+    SIGNALS,
     SYMBOL,
     TABLE,
 )
@@ -50,6 +51,7 @@ from quantkit.bundle.manifest_file import manifest_text
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import CalibrationTable, write_table
+from quantkit.drift.reference import DriftReference, reference_bytes
 from quantkit.errors import ModelError
 from quantkit.evaluation.agreement import Agreement
 from quantkit.files.bundles import MANIFEST
@@ -71,13 +73,17 @@ from quantkit.version import __version__
 
 @dataclass(frozen=True, eq=False)
 class Quantization:
-    """What an INT8 bundle holds besides its fused model: the quantized network, how it was made, and its agreement."""
+    """What an INT8 bundle holds besides its fused model: the quantized network, how it was made, and its agreement.
+
+    ``drift`` are the signals of the samples of the agreement; None where they are not known.
+    """
 
     network: QuantizedGraph
     table: CalibrationTable
     config: QuantizationConfig
     settings: Settings
     agreement: Optional[Agreement]
+    drift: Optional[DriftReference] = None
 
 
 def write_bundle(
@@ -105,6 +111,8 @@ def write_bundle(
         _write_text(new / CONFIG, quantization.config.toml)
         for form, content in onnx.items():
             (new / ONNX_FILES[form]).write_bytes(content)
+        if quantization.drift is not None:
+            (new / SIGNALS).write_bytes(reference_bytes(quantization.drift))
         lowered = write_quantized(quantization.network, new)
         operators = explain(source.fused, quantization.network.plan, source.model.standing_for_inputs)
         sample = stored_sample(source, quantization.table, keep_sample)

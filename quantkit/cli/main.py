@@ -57,6 +57,7 @@ _VERBS = {
     "predict": "Run a bundle's network on images and show what it finds.",
     "tune": "Find the fastest deployment of a bundle on this machine.",
     "serve": "Answer requests over HTTP by the Open Inference Protocol.",
+    "watch": "Show whether a deployment drifts.",
     "export": "Write a network as an ONNX file.",
     "benchmark": "Measure speed across builds and pinned instances, or accuracy form by form.",
     "report": "Make a report of benchmark results.",

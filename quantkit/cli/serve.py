@@ -10,8 +10,9 @@ from typing import Optional
 import click
 
 from quantkit.cli.option_types import Memory, Milliseconds
-from quantkit.cli.options import Verb, collected, engine_option, option, output_options
+from quantkit.cli.options import Verb, collected, engine_option, given, option, output_options
 from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
 from quantkit.extras import EXTRAS, require
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -61,11 +62,52 @@ class LimitOptions:
     )
 
 
+@dataclass(frozen=True)
+class MonitorOptions:
+    """What is watched."""
+
+    on: bool = option(
+        "--monitor",
+        is_flag=True,
+        default=False,
+        help="Watch whether inputs and outputs drift from calibration.",
+    )
+    events: Optional[Path] = option(
+        "--events",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Folder for what a monitor tells, NAME-VERSION.jsonl each, which `quantkit watch` reads.",
+    )
+    references: tuple[Path, ...] = option(
+        "--reference",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="BUNDLE",
+        help="The fused FP32 bundle of one of the networks, for the next two options. Repeatable.",
+    )
+    shadow: int = option(
+        "--shadow",
+        type=click.IntRange(min=0),
+        default=1000,
+        show_default=True,
+        metavar="N",
+        help="Run one of N samples in FP32, too, to tell how far INT8 agrees; 0: none.",
+    )
+    fp32_below: float = option(
+        "--fp32-below",
+        type=click.FloatRange(0, 1),
+        default=0.0,
+        metavar="MARGIN",
+        help="Answer in FP32 where the probabilities of the two best classes are closer.",
+    )
+
+
 @click.command(
     cls=Verb,
     examples=(
         "quantkit serve resnet50_v1-int8",
         "quantkit serve resnet50_v1-int8 --deployment resnet50_v1-int8-deployment/deployment.toml",
+        "quantkit serve resnet50_v1-int8 --monitor --events events --reference resnet50_v1-fp32",
         "quantkit serve faces=ssd-int8 net/1=net-fp32 net/2=net-int8 --host 0.0.0.0 --token-file token",
     ),
 )
@@ -86,6 +128,7 @@ class LimitOptions:
     help="What `quantkit tune` wrote for one of the bundles; it says engine and instances. Repeatable.",
 )
 @collected("limits", LimitOptions)
+@collected("monitor", MonitorOptions)
 @output_options
 def serve(
     terminal: Terminal,
@@ -95,6 +138,7 @@ def serve(
     instances: Optional[str],
     deployments: tuple[Path, ...],
     limits: LimitOptions,
+    monitor: MonitorOptions,
 ) -> None:
     """Answer requests over HTTP by the Open Inference Protocol.
 
@@ -110,6 +154,7 @@ def serve(
     from quantkit.deployment.serving.limits import Limits
     from quantkit.deployment.serving.listener import Address, listening
     from quantkit.deployment.serving.models import loaded_models, model_place
+    from quantkit.deployment.serving.monitors import Monitoring, monitors
     from quantkit.deployment.serving.server import serving
 
     place = Address(address.host, address.port, address.certificate, address.key)
@@ -121,9 +166,13 @@ def serve(
             terminal.warn(f"whoever reaches {address.host} may send requests; --token-file asks them for a token")
         elif place.certificate is None:
             terminal.warn("the token travels in clear text; encrypt with --certificate and --key, or in a proxy")
+    if not monitor.on and (asked := next(given(monitor), None)):
+        raise UserError(f"{asked} is for a monitor; give --monitor as well")
+    wanted = Monitoring(monitor.events, monitor.references, monitor.shadow, monitor.fp32_below)
+    watched = monitors(places, wanted) if monitor.on else {}
     with ExitStack() as stack:
         listener = stack.enter_context(listening(place))
-        models = stack.enter_context(loaded_models(places, engine, instances, deployments, bounds.pixels))
+        models = stack.enter_context(loaded_models(places, engine, instances, deployments, bounds.pixels, watched))
         for each in places:
             weights = models[each.name][each.version].predictor.manifest.source.weights
             warn_of_bundle(terminal, str(each.directory), weights)

@@ -12,6 +12,7 @@ from quantkit.deployment.deployment_file import read_deployment
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.streams import Streams
+from quantkit.deployment.watching.monitor import Monitor
 from quantkit.errors import UserError
 from quantkit.files.bundles import MANIFEST, is_bundle
 
@@ -25,6 +26,7 @@ def load(
     threads: Optional[int] = None,
     reduced_decoding: bool = False,
     deployment: Union[str, os.PathLike[str], None] = None,
+    monitor: Union[bool, Monitor] = False,
 ) -> Predictor:
     """Load a bundle to predict with it.
 
@@ -41,11 +43,13 @@ def load(
             scales them to are decoded at a half, a quarter or an eighth of their size, which takes less time. What the
             network reads differs a little. ``detect``, ``segment`` and ``pose`` decode at full size.
         deployment: the file that ``quantkit tune`` wrote for this bundle on this machine; it says engine and instances.
+        monitor: whether to watch for drift: whether what the network reads and puts out still is like the samples it
+            was calibrated on. Or a ``Monitor``, which says how, where events go, and when FP32 is run, too.
 
     Raises:
         UserError: the directory is not a bundle, the bundle's weights are random, it lacks the ONNX file that the
-            engine needs, there is no room for the instances, threads are given without a number of them, or the
-            deployment is of another bundle or host.
+            engine needs, there is no room for the instances, threads are given without a number of them, the
+            deployment is of another bundle or host, or the bundle does not say what a monitor needs.
         BundleError: a file of the bundle is missing or was changed.
         EngineError: the bundle's network cannot run here.
         EngineMissing: the engine is not installed.
@@ -58,17 +62,22 @@ def load(
         )
     if deployment is not None:
         return _deployed(
-            directory, Path(deployment), allow_random_weights, reduced_decoding, engine, instances, threads
+            directory, Path(deployment), allow_random_weights, reduced_decoding, monitor, engine, instances, threads
         )
     spread = _spread(instances, threads)
     return reading_whole(
         directory,
-        lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread, reduced_decoding),
+        lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread, reduced_decoding, monitor),
     )
 
 
 def _deployed(
-    directory: Path, file: Path, allow_random_weights: bool, reduced_decoding: bool, *given: object
+    directory: Path,
+    file: Path,
+    allow_random_weights: bool,
+    reduced_decoding: bool,
+    monitor: Union[bool, Monitor],
+    *given: object,
 ) -> Predictor:
     if any(each is not None for each in given):
         raise UserError(f"{file} says engine and instances; leave engine, instances and threads out, or the deployment")
@@ -77,7 +86,7 @@ def _deployed(
     def load_tuned() -> Predictor:
         bundle = read_bundle(directory)
         tuned.check(bundle, file)
-        return Predictor(bundle, allow_random_weights, tuned.engine, tuned.spread, reduced_decoding)
+        return Predictor(bundle, allow_random_weights, tuned.engine, tuned.spread, reduced_decoding, monitor)
 
     return reading_whole(directory, load_tuned)
 

@@ -22,6 +22,9 @@ from quantkit.deployment.runner import Outputs, Runner, RunnerStatus, Turns
 from quantkit.deployment.states import States, checked_states
 from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
+from quantkit.deployment.watched import watched
+from quantkit.deployment.watching.monitor import Monitor, wanted_monitor
+from quantkit.deployment.watching.watcher import Watched
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.kinds import of_kind, seconds, whole_number
@@ -63,6 +66,7 @@ class Predictor:
         engine: Optional[str] = None,
         instances: Union[Instances, Streams, None] = None,
         reduced_decoding: bool = False,
+        monitor: Union[bool, Monitor] = False,
     ) -> None:
         """Load the bundle's network in an engine.
 
@@ -76,10 +80,12 @@ class Predictor:
                 the same time; None: it runs in this process, once at a time.
             reduced_decoding: whether large JPEG files are decoded at a half, a quarter or an eighth of their size, for
                 all but tasks whose results are in pixels; see ``load``.
+            monitor: whether to watch for drift, or how; see ``Monitor``.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, the engine needs an
-                ONNX file and the bundle holds none, there is no room for the instances, or the engine has no streams.
+                ONNX file and the bundle holds none, there is no room for the instances, the engine has no streams, or
+                the bundle does not say what its network usually reads, as a monitor needs it.
             BundleError: symbol and parameters are not a network.
             EngineError: this engine cannot run it on this processor.
             EngineMissing: the engine, or any engine, is not installed.
@@ -98,7 +104,8 @@ class Predictor:
         self._states = bundle.states
         self._box_corners = bundle.box_corners
         self._process = OwnProcess()
-        self._runner = _loaded(bundle, engine, instances)
+        wanted = wanted_monitor(monitor)
+        self._runner, self._watcher = watched(_loaded(bundle, engine, instances), bundle, wanted)
         self.engine = self._runner.engine
         self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, self._runner.quantizer)
         self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
@@ -184,6 +191,10 @@ class Predictor:
     def status(self) -> RunnerStatus:
         """What waits to be computed, and the sizes of the batches that were."""
         return self._runner.status()
+
+    def watched(self) -> Optional[Watched]:
+        """What a monitor has told until now; None without one."""
+        return None if self._watcher is None else self._watcher.watched()
 
     def step(self, data: Images, states: Optional[States] = None) -> tuple[np.ndarray, States]:
         """Run the next piece of each sequence, from the states that the piece before has left.

@@ -23,12 +23,12 @@ def compare(
     other: Graph,
     samples: CalibrationData,
     progress: Progress = silent,
-    watch: Callable[[Outputs, Outputs], object] = lambda expected, computed: None,
+    watch: Callable[[np.ndarray, Outputs, Outputs], object] = lambda data, expected, computed: None,
 ) -> Agreement:
     """Run the original network and another form of it over samples and compare their outputs.
 
     Where every step of a sequence has class scores and a label, their perplexities are compared, too. ``watch`` is
-    shown the outputs of both for each batch.
+    shown each batch and the outputs of both for it.
     """
     reference, scores = source.model.graph, source.step_scores
     chosen = dataset(source.model, samples)
@@ -49,7 +49,7 @@ def compare(
                 entropies.append(
                     (cross_entropies(computed[0], labels, scale), cross_entropies(expected[0], labels, scale))
                 )
-            watch(expected, computed)
+            watch(batch.data, expected, computed)
             yield expected, computed
 
     is_scores = source.class_scores.yes or (scores is not None and scores.yes)

@@ -53,7 +53,7 @@ def test_two_processes_write_the_same_bytes(engine: None, tmp_path: Path) -> Non
 
 
 def test_two_processes_write_the_same_int8_bytes(int8_engine: None, tmp_path: Path) -> None:
-    assert len(written_twice(WRITE_INT8, tmp_path)) == 12
+    assert len(written_twice(WRITE_INT8, tmp_path)) == 13
 
 
 def written_twice(program: str, folder: Path) -> dict[Path, bytes]:

@@ -78,6 +78,7 @@ OTHERWISE = {
     "pack",
     "tune",
     "serve",
+    "watch",
 }
 
 

@@ -19,6 +19,7 @@ import click
 import pytest
 from PIL import Image
 
+from quantkit.deployment.watching.events import EventLog, Started, now
 from tests.cli.conftest import CLASSES, SHAPE
 from tests.requirements import requires
 
@@ -48,6 +49,7 @@ OPTIONAL = (
 # What the commands below write.
 MADE = {
     "tiny-int8", "tiny-int8-analysis", "again", "fused", "tiny-benchmark", "page", "shards", "table.json", "tiny.onnx",
+    "watched.html",
 }  # fmt: skip
 
 CARD = f"""
@@ -84,6 +86,7 @@ def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFac
     for file in (*checkpoint.parent.iterdir(), samples):
         shutil.copy(file, place)
     (place / "tiny.toml").write_text(CARD)
+    EventLog(place / "events.jsonl", Started(now(), "tiny", "0" * 64, "mxnet", 9, 1.0, {})).close()
     (place / "images").mkdir()
     for image in ("photo.png", "images/photo.png"):
         Image.new("RGB", (16, 16)).save(place / image)
@@ -121,7 +124,8 @@ def opened(folder: Path) -> Iterator[set[str]]:
 
 def planted(folder: Path) -> set[str]:
     """The files that were put there in the name of others."""
-    own = {"samples.npz", "photo.png", "images/photo.png", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
+    network, images = {"tiny.toml", "tiny-symbol.json", "tiny-0000.params"}, {"photo.png", "images/photo.png"}
+    own = {"events.jsonl", "samples.npz", *network, *images}
     files = (path for path in folder.rglob("*") if path.is_file() and not MADE & set(path.relative_to(folder).parts))
     return {str(path.relative_to(folder)) for path in files} - own
 
@@ -197,7 +201,7 @@ VERBS = {
         ["compare", "tiny-benchmark", "tiny-benchmark"],
         ["report", "tiny-benchmark", "--out", "page"],
     ],
-    "serving": [["serve", "tiny-int8", "--port", 0]],
+    "serving": [["serve", "tiny-int8", "--port", 0], ["watch", "events.jsonl", "--out", "watched.html"]],
 }
 
 

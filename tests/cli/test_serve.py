@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from quantkit.bundle import Bundle, read_bundle, write_float_bundle
 from quantkit.deployment.deployment_file import Deployment, TunedBundle, deployment_text, this_host
 from quantkit.deployment.instances import Instances
+from quantkit.deployment.watching.history import read_events
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.children import descendants
+from tests.bundle.conftest import edit as edit
 from tests.cli.conftest import PROMPTLY, Run, start
 from tests.cli.test_ending import assert_ended
 from tests.deployment.serving.conftest import ask
@@ -108,6 +111,11 @@ def test_a_deployment_says_how_its_bundle_runs(net: Bundle, tmp_path: Path) -> N
         (["net", "--deployment", "missing"], "cannot read the deployment missing"),
         (["net", "--max-body", "many"], "'many' is not a size"),
         (["net", "--timeout", "0"], "'0' is not a time"),
+        (["net", "--shadow", "10"], "--shadow is for a monitor; give --monitor as well"),
+        (["net", "--monitor"], "is an FP32 bundle, which was not calibrated"),
+        (["net", "--monitor", "--reference", "missing"], "missing is no bundle"),
+        (["net", "--monitor", "--fp32-below", "2"], "2.0 is not in the range"),
+        (["net", "--monitor", "--fp32-below", "0.1"], "fp32_below needs the network in FP32"),
         (["net", "--port", "70000"], "70000 is not in the range"),
     ],
 )
@@ -116,6 +124,34 @@ def test_what_is_wrong_is_said_at_once(run: Run, net: Bundle, tmp_path: Path, wo
     result = run("serve", "--port", "0", *words)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_monitor_tells_what_drifts(net: Bundle, digits_usual: Path, tmp_path: Path) -> None:
+    words = (f"net={digits_usual}", "--monitor", "--events", "told", "--reference", net.directory, "--shadow", "2")
+    with begun(tmp_path, *words) as (process, said):
+        data = {"name": "data", "datatype": "FP32", "shape": [16, 3, 32, 32], "data": [9.0] * 16 * 3072}
+        assert ask(said["url"], "/v2/models/net/infer", {"inputs": [data]}).status == 200
+        figures = ask(said["url"], "/metrics").content.decode()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert 'quantkit_drift{model="net",signal="input.mean",version="1"} 1.0' in figures
+    assert 'quantkit_drift_distance{model="net",signal="input.mean",version="1"} 1.0' in figures
+    assert 'quantkit_seen_samples_total{model="net",version="1"} 16.0' in figures
+    assert 'quantkit_compared_samples_total{model="net",version="1"} 8.0' in figures
+    assert "input.mean drifts: mean 9" in err
+    (run,) = read_events(tmp_path / "told" / "net-1.jsonl").runs
+    assert run.ended
+    assert "input.mean" in run.drifting
+
+
+def test_fp32_bundles_of_other_networks_are_refused(
+    run: Run, digits_usual: Path, net: Bundle, edit: Callable[..., None], tmp_path: Path
+) -> None:
+    copytree(net.directory, tmp_path / "other")
+    edit(tmp_path / "other", lambda document: document["source"].update(sha256="0" * 64))
+    result = run("serve", "--port", "0", digits_usual, "--monitor", "--reference", tmp_path / "other")
+    assert result.exit_code == 2
+    assert "is of the network of none of these bundles" in result.stderr
 
 
 def test_deployments_of_other_bundles_are_refused(run: Run, net: Bundle, tmp_path: Path) -> None:

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
@@ -35,6 +40,7 @@ class Metrics:
         )  # fmt: skip
         self._running = Gauge("quantkit_requests_running", "Requests that are being served.", registry=self._registry)
         self._registry.register(_Queues(served))
+        self._registry.register(_Signals(served))
         ProcessCollector(registry=self._registry)
 
     def running(self, number: int) -> None:
@@ -76,3 +82,43 @@ class _Queues(Collector):
             sizes.add_metric([each.name, each.version], list(zip(names, accumulate(counts))), total)
         yield waiting
         yield sizes
+
+
+class _Signals(Collector):
+    """What monitors tell; models without one have no such figures."""
+
+    def __init__(self, served: Sequence[Served]) -> None:
+        self._served = served
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of all models."""
+        signal = (*_LABELS, "signal")
+        drifts = GaugeMetricFamily("quantkit_drift", "1 where a signal drifts, else 0.", labels=signal)
+        apart = GaugeMetricFamily(
+            "quantkit_drift_distance", "From a signal's distribution in calibration, 0 to 1.", labels=signal
+        )
+        means = GaugeMetricFamily("quantkit_signal_mean", "Of a signal at its last look.", labels=signal)
+        counters = [
+            CounterMetricFamily(f"quantkit_{name}_samples", text, labels=_LABELS)
+            for name, text in (
+                ("seen", "Samples that were answered."),
+                ("watched", "Samples whose signals were looked at."),
+                ("compared", "Samples that FP32 answered, too, to compare."),
+                ("agreeing", "Those of them with the same best class."),
+                ("fp32", "Samples that FP32 answered in place of INT8, which was not sure."),
+            )
+        ]
+        for each in self._served:
+            watched = each.predictor.watched()
+            if watched is None:
+                continue
+            place = [each.name, each.version]
+            for name, look in watched.looks.items():
+                drifts.add_metric([*place, name], name in watched.drifting)
+                apart.add_metric([*place, name], look.distance)
+                means.add_metric([*place, name], look.mean)
+            shadow = watched.shadow
+            figures = (watched.seen, watched.watched, shadow.samples, shadow.agreeing, shadow.answered)
+            for counter, figure in zip(counters, figures):
+                counter.add_metric(place, figure)
+        yield from (drifts, apart, means, *counters)

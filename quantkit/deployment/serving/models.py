@@ -9,12 +9,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os.path import abspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import Optional
 
 from quantkit.bundle.read import read_bundle
 from quantkit.deployment.deployment_file import read_deployment
 from quantkit.deployment.loading import load
 from quantkit.deployment.serving.served import Served
+from quantkit.deployment.watching.monitor import Monitor
 from quantkit.errors import UserError
 
 Models = Mapping[str, Mapping[str, Served]]
@@ -60,6 +62,7 @@ def loaded_models(
     instances: Optional[str],
     deployments: Sequence[Path],
     pixels: int,
+    monitors: Mapping[ModelPlace, Monitor] = MappingProxyType({}),
 ) -> Iterator[Models]:
     """Load bundles, and close them at the end.
 
@@ -69,6 +72,7 @@ def loaded_models(
         instances: likewise; None: one process each, on all cores, which puts requests together.
         deployments: of some bundles, in any order.
         pixels: the most of all image files of a request together.
+        monitors: how bundles are watched, as far as they are.
 
     Raises:
         UserError: two have one name and version, a deployment is of none of them, or see ``load``.
@@ -89,12 +93,15 @@ def loaded_models(
     with ExitStack() as stack:
         for place in places:
             bundle = read_bundle(place.directory).sha256 if tuned else ""
+            monitor = monitors.get(place, False)
             if (tuned_for := tuned.get(bundle)) is not None:
                 unused.discard(bundle)
-                predictor = load(place.directory, deployment=tuned_for, allow_random_weights=True)
+                predictor = load(place.directory, deployment=tuned_for, allow_random_weights=True, monitor=monitor)
             else:
                 spread = "1" if instances is None else instances
-                predictor = load(place.directory, engine=engine, instances=spread, allow_random_weights=True)
+                predictor = load(
+                    place.directory, engine=engine, instances=spread, allow_random_weights=True, monitor=monitor
+                )
             stack.callback(predictor.close)
             models.setdefault(place.name, {})[place.version] = Served(place.name, place.version, predictor, pixels)
         if unused:

@@ -1,0 +1,136 @@
+"""Reading files of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+from quantkit.deployment.watching.events import LARGEST, Changed, Ended, Event, Figures, Started
+from quantkit.deployment.watching.shadow import ShadowFigures
+from quantkit.errors import DataError
+from quantkit.files.text import MEBIBYTE, read_bytes
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_LARGEST_FILE = 2 * LARGEST
+_LONGEST_LINE = MEBIBYTE // 4
+
+
+@dataclass(frozen=True)
+class History:
+    """What the events of one run of a deployment tell.
+
+    Attributes:
+        started: its first event.
+        changes: signals that began to drift, or were as usual again, in order.
+        figures: in order.
+        ended: whether it ended in good order.
+    """
+
+    started: Started
+    changes: tuple[Changed, ...] = ()
+    figures: tuple[Figures, ...] = ()
+    ended: bool = False
+
+    @property
+    def last(self) -> Figures:
+        """The last figures."""
+        return self.figures[-1] if self.figures else Figures(self.started.time, 0, 0)
+
+    @property
+    def drifting(self) -> Mapping[str, Changed]:
+        """The events by which signals began to drift, of those that did at last."""
+        now: dict[str, Changed] = {}
+        for change in self.changes:
+            now.pop(change.signal, None)
+            if change.event == "drift":
+                now[change.signal] = change
+        return now
+
+    @property
+    def shadow(self) -> ShadowFigures:
+        """What was run in FP32."""
+        return ShadowFigures(self.last.compared, self.last.agreeing, self.last.answered)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a file of events holds: the runs of a deployment, and lines that are damaged, such as by a full disk."""
+
+    runs: tuple[History, ...]
+    damaged: int = 0
+
+
+def read_events(path: Path) -> Events:
+    """Read a file of events.
+
+    Raises:
+        DataError: it cannot be read, or its first line is no event.
+    """
+    try:
+        content = read_bytes(path, _LARGEST_FILE)
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path}: {error.strerror or error}; give a file that a monitor wrote (--events)"
+        ) from error
+    runs: list[_Run] = []
+    damaged = 0
+    for number, line in enumerate(content.split(b"\n")):
+        event = _event(line) if line else None
+        if number == 0 and not isinstance(event, Started):
+            raise DataError(
+                f"{path} does not begin with a monitor's event; give a file that a monitor wrote (--events)"
+            )
+        if isinstance(event, Started):
+            runs.append(_Run(event))
+        elif event is not None:
+            runs[-1].add(event)
+        damaged += event is None and bool(line)
+    return Events(tuple(run.history for run in runs), damaged)
+
+
+@dataclass(eq=False)
+class _Run:
+    started: Started
+    changes: list[Changed] = field(default_factory=list)
+    figures: list[Figures] = field(default_factory=list)
+    ended: bool = False
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, Changed):
+            self.changes.append(event)
+        elif isinstance(event, Figures):
+            self.figures.append(event)
+        self.ended = isinstance(event, Ended)
+
+    @property
+    def history(self) -> History:
+        return History(self.started, tuple(self.changes), tuple(self.figures), self.ended)
+
+
+def _event(line: bytes) -> Optional[Event]:
+    """The event of a line; None if it is damaged."""
+    if len(line) > _LONGEST_LINE:
+        return None
+    try:
+        event = _schema().validate_json(line)
+        # A day that the calendar does not have.
+        datetime.fromisoformat(event.time)
+    except ValueError:
+        return None
+    return None if isinstance(event, Figures) and event.agreeing > event.compared else event
+
+
+@cache
+def _schema() -> TypeAdapter[Event]:
+    from pydantic import ConfigDict, Discriminator, TypeAdapter
+
+    return TypeAdapter(
+        Annotated[Event, Discriminator("event")],
+        config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False),
+    )

@@ -1,0 +1,71 @@
+"""What is watched of a deployment, as its user asks for it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from quantkit.errors import UserError
+from quantkit.kinds import of_kind, whole_number
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """What is watched of a deployment.
+
+    Attributes:
+        share: of the time, from 0 to 1, that may be spent on the signals of samples: after a batch has been looked at,
+            the next ones are not until its time is so small a part; 1: all are looked at.
+        reference: the folder of the same network's fused FP32 bundle, for ``shadow`` and ``fp32_below``; None: FP32 is
+            never run.
+        shadow: of so many samples one is run in FP32, too, and both answers are compared; 0: none is.
+        fp32_below: samples are answered in FP32 if the probabilities of their two best classes are closer than this,
+            from 0 to 1; 0: none are.
+        events: the file to append events to, as lines of JSON; ``quantkit watch`` reads it. None: they are in the log.
+
+    Raises:
+        UserError: a value is of another kind or out of range, or ``reference`` is missing.
+    """
+
+    share: float = 0.01
+    reference: Union[str, os.PathLike[str], None] = None
+    shadow: int = 1000
+    fp32_below: float = 0.0
+    events: Union[str, os.PathLike[str], None] = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _check_share("share", self.share)
+        if not self.share:
+            raise UserError("share is 0, so nothing would be watched; give a part of the time, such as 0.01")
+        _check_share("fp32_below", self.fp32_below)
+        whole_number("shadow", self.shadow, 0, 1000)
+        for name in ("reference", "events"):
+            value = getattr(self, name)
+            if value is not None:
+                _check_path(name, value)
+        if self.fp32_below and self.reference is None:
+            raise UserError("fp32_below needs the network in FP32; give its fused bundle as reference (--reference)")
+
+
+def _check_path(name: str, value: object) -> None:
+    if not isinstance(value, (str, os.PathLike)):
+        raise UserError(f"{name} is of type {type(value).__name__}; give a path")
+
+
+def _check_share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise UserError(f"{name} is {value!r}; give a number from 0 to 1")
+
+
+def wanted_monitor(monitor: Union[bool, Monitor]) -> Optional[Monitor]:
+    """What is watched; None: nothing.
+
+    Raises:
+        UserError: it is neither a monitor nor yes or no.
+    """
+    if isinstance(monitor, bool):
+        return Monitor() if monitor else None
+    of_kind("monitor", monitor, Monitor, "or True, or False")
+    return monitor

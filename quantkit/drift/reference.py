@@ -1,0 +1,100 @@
+"""The signals of the samples that a network was calibrated on, and the file that stores them in a bundle."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from quantkit.drift.signals import Signals
+from quantkit.errors import DataError
+from quantkit.formats.npz import opened_npz
+
+SIGNAL = r"(input|output[0-9]?)(\.[a-z]{1,20}[0-9]{0,4}){1,2}"
+"""The pattern of a signal's name, such as ``input.channel0.mean``."""
+
+_NAME = re.compile(SIGNAL)
+
+# More than any network has, and more samples than are looked at.
+_MOST_SIGNALS = 128
+_MOST_SAMPLES = 10_000
+
+_PART, _SHARE = 0.01, 0.001
+
+
+@dataclass(frozen=True, eq=False)
+class DriftReference:
+    """What signals are usual: their values for some samples, ascending float64 of shape (samples,), by their names."""
+
+    signals: Mapping[str, np.ndarray]
+
+    @property
+    def samples(self) -> int:
+        """Of how many samples they are."""
+        return len(next(iter(self.signals.values())))
+
+    @cached_property
+    def means(self) -> Mapping[str, float]:
+        """The mean of each signal."""
+        return {name: float(values.mean()) for name, values in self.signals.items()}
+
+    @cached_property
+    def tolerances(self) -> Mapping[str, float]:
+        """Changes of each signal that are of no account, such as those of rounding.
+
+        These are a hundredth of the usual spread within a sample, or of the largest value where that is unknown; and a
+        thousandth of the values beyond a range.
+        """
+        return {name: self._tolerance(name, values) for name, values in self.signals.items()}
+
+    def _tolerance(self, name: str, values: np.ndarray) -> float:
+        group, _, what = name.partition(".")
+        if what == "beyond":
+            return _SHARE
+        return _PART * self.means.get(f"{group}.spread", float(np.abs(values).max()))
+
+    @cached_property
+    def spreads(self) -> Mapping[str, float]:
+        """The standard deviation of each signal."""
+        return {name: float(values.std()) for name, values in self.signals.items()}
+
+
+def reference_of(parts: Sequence[Signals]) -> DriftReference:
+    """The reference that the signals of some batches make, of which there must be at least one."""
+    return DriftReference({name: np.sort(np.concatenate([part[name] for part in parts])) for name in sorted(parts[0])})
+
+
+def reference_bytes(reference: DriftReference) -> bytes:
+    """The content of the file, an ``.npz`` archive of float32; equal references give equal bytes."""
+    archive = io.BytesIO()
+    np.savez(archive, **{name: values.astype(np.float32) for name, values in reference.signals.items()})  # type: ignore[arg-type]
+    return archive.getvalue()
+
+
+def read_reference(path: Path) -> DriftReference:
+    """Read the file.
+
+    Raises:
+        DataError: it cannot be read, or holds something else.
+    """
+    found: dict[str, np.ndarray] = {}
+    with opened_npz(path) as archive:
+        if not 1 <= len(archive.names) <= _MOST_SIGNALS:
+            raise DataError(f"{path} holds {len(archive.names)} arrays, not 1 to {_MOST_SIGNALS} signals")
+        samples = archive.header(archive.names[0]).shape
+        for name in archive.names:
+            header = archive.header(name)
+            if not _NAME.fullmatch(name):
+                raise DataError(f"{path} holds {name[:100]!r}, which is no signal")
+            fits = header.shape == samples and len(samples) == 1 and 1 <= samples[0] <= _MOST_SAMPLES
+            if not fits or header.dtype != np.float32:
+                raise DataError(f"{path}: {name} is {header.dtype} of shape {header.shape}, not float32 of all samples")
+            found[name] = np.sort(archive.read(name).astype(np.float64))
+            if not np.isfinite(found[name]).all():
+                raise DataError(f"{path}: {name} holds NaN or infinite values")
+    return DriftReference(found)

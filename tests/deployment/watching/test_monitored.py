@@ -1,0 +1,204 @@
+"""Deployments that are watched: the digits network on its own images, and on others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quantkit
+from quantkit import Monitor
+from quantkit.bundle import Bundle, read_bundle
+from quantkit.bundle.file_names import SIGNALS
+from quantkit.bundle.quantized_model import QuantizedModel
+from quantkit.deployment.instances import Instances
+from quantkit.deployment.predictor import Predictor
+from quantkit.deployment.streams import Streams
+from quantkit.deployment.watching.drift_watch import LOOKS
+from quantkit.deployment.watching.history import read_events
+from quantkit.errors import BundleError, DeadlineExceeded, UserError
+from tests.requirements import requires
+
+ALL = Monitor(share=1.0)
+
+
+def night(images: np.ndarray) -> np.ndarray:
+    return (images // 3).astype(np.uint8)
+
+
+def noise(images: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, images.shape, np.uint8)
+
+
+def unscaled(images: np.ndarray) -> np.ndarray:
+    """What is handed to the network without its preprocessing."""
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32)
+
+
+def reddish(images: np.ndarray) -> np.ndarray:
+    return (images * np.array([1.0, 0.7, 0.7])).astype(np.uint8)
+
+
+def test_its_own_images_do_not_drift(usual: Bundle, images: np.ndarray) -> None:
+    with Predictor(usual, monitor=ALL) as predictor:
+        for _ in range(3):
+            predictor.predict(images)
+        watched = predictor.watched()
+    assert watched is not None
+    assert watched.seen == watched.watched == 3 * len(images)
+    assert watched.drifting == frozenset()
+
+
+@pytest.mark.parametrize("shift", [night, noise, unscaled, reddish])
+def test_shifts_are_told_by_the_second_look(
+    usual: Bundle, images: np.ndarray, shift: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    with Predictor(usual, monitor=ALL) as predictor:
+        predictor.predict(images[:256])
+        assert predictor.watched() is not None
+        assert predictor.watched().drifting == frozenset()  # type: ignore[union-attr]
+        predictor.predict(shift(images[256 : 256 + LOOKS[1]]))
+        assert predictor.watched().drifting  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("spread", [Instances(1), Streams(1)])
+def test_instances_and_streams_are_watched(usual: Bundle, images: np.ndarray, spread: Any) -> None:
+    requires("onnxruntime")
+    with Predictor(usual, engine="onnxruntime", instances=spread, monitor=ALL) as predictor:
+        expected = Predictor(usual, engine="onnxruntime").predict(images[:50])
+        np.testing.assert_allclose(predictor.predict(images[:50]), expected, atol=1e-4)
+        np.testing.assert_allclose(asyncio.run(predictor.predict_async(images[:50])), expected, atol=1e-4)
+        list(predictor.stream(night(images[:100])))
+        watched = predictor.watched()
+    assert watched is not None
+    assert watched.seen == watched.watched == 200
+    assert "input.mean" in watched.drifting
+
+
+def test_threads_share_a_watcher(usual: Bundle, images: np.ndarray) -> None:
+    with Predictor(usual, monitor=ALL) as predictor, ThreadPoolExecutor(4) as threads:
+        list(threads.map(predictor.predict, np.split(images[:320], 20)))
+        assert predictor.watched().seen == predictor.watched().watched == 320  # type: ignore[union-attr]
+
+
+def test_pixels_and_their_values_have_the_same_signals(usual: Bundle, images: np.ndarray) -> None:
+    """The network is handed integers, or values, and rounding is of no account."""
+    with Predictor(usual, monitor=ALL) as one, Predictor(usual, monitor=ALL) as other:
+        one.predict(images[:64])
+        other.predict(np.concatenate(list(replace(other._inputs, quantizer=None).batches(images[:64]))))
+        first, second = one.watched(), other.watched()
+    assert first is not None and second is not None
+    for name in first.looks:
+        assert first.looks[name].mean == pytest.approx(second.looks[name].mean, abs=0.01), name
+
+
+def test_fp32_answers_where_int8_is_not_sure_and_is_compared(
+    usual: Bundle, bundle: Bundle, images: np.ndarray, events: Path
+) -> None:
+    monitor = Monitor(reference=bundle.directory, shadow=10, fp32_below=0.9, events=events)
+    exact, integer = Predictor(bundle).predict(images), Predictor(usual).predict(images)
+    with quantkit.load(usual.directory, monitor=monitor) as predictor:
+        found = predictor.predict(images)
+        again = asyncio.run(predictor.predict_async(images))
+    ordered = np.sort(np.exp(integer - integer.max(axis=1, keepdims=True)), axis=1)
+    unsure = (ordered[:, -1] - ordered[:, -2]) / ordered.sum(axis=1) < 0.9
+    assert 0 < unsure.sum() < len(images)
+    for outputs in (found, again):
+        # Pixels are not rounded to the network's integers before FP32 sees them.
+        np.testing.assert_allclose(outputs[unsure], exact[unsure], atol=1e-4)
+        np.testing.assert_allclose(outputs[~unsure], integer[~unsure], atol=1e-4)
+    (run,) = read_events(events).runs
+    assert run.ended
+    assert run.shadow.samples == 2 * len(images) / 10
+    assert run.shadow.answered == 2 * unsure.sum()
+    assert run.shadow.agreeing == 2 * (exact.argmax(axis=1) == integer.argmax(axis=1))[::10].sum()
+
+
+def test_fp32_has_the_time_of_the_request(usual: Bundle, bundle: Bundle, images: np.ndarray) -> None:
+    with Predictor(usual, monitor=Monitor(reference=bundle.directory, fp32_below=1.0)) as predictor:
+        watcher: Any = predictor._watcher
+        run = watcher._shadow._run
+        watcher._shadow._run = lambda batch, deadline: run(batch, deadline - 60.0)
+        with pytest.raises(DeadlineExceeded):
+            predictor.predict(images[:1], timeout=50.0)
+        watcher._shadow._run = run
+        predictor.predict(images[:1], timeout=50.0)
+
+
+def test_without_a_monitor_nothing_is_watched(usual: Bundle) -> None:
+    assert Predictor(usual).watched() is None
+
+
+def test_bundles_that_do_not_say_what_is_usual_are_refused(
+    bundle: Bundle, digits_int8: QuantizedModel, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="FP32 bundle"):
+        Predictor(bundle, monitor=True)
+    few = read_bundle(digits_int8.save(tmp_path / "few"))
+    with pytest.raises(UserError, match="8 calibration samples, too few"):
+        Predictor(few, monitor=True)
+    older = replace(digits_int8, drift=None).save(tmp_path / "older")
+    assert not (older / SIGNALS).exists()
+    with pytest.raises(UserError, match="does not say what its network usually reads"):
+        quantkit.load(older, monitor=True)
+
+
+def test_the_built_in_photographs_are_nobodys_usual_images(int8_engine: None) -> None:
+    quantized = quantkit.quantize(
+        quantkit.load_model("mobilenetv2_0.25", weights="random"),
+        config=quantkit.QuantizationConfig(num_samples=2, preset="none"),
+    )
+    assert quantized.agreement is not None
+    assert quantized.drift is None
+
+
+def test_other_networks_are_no_reference(
+    usual: Bundle, digits_onnx: Path, bundle: Bundle, edit: Callable[..., None], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="is an INT8 bundle"):
+        Predictor(usual, monitor=Monitor(reference=digits_onnx))
+    other = tmp_path / "other"
+    copytree(bundle.directory, other)
+    edit(other, lambda document: document["source"].update(sha256="0" * 64))
+    with pytest.raises(UserError, match="is not the network of"):
+        Predictor(usual, monitor=Monitor(reference=other))
+
+
+def test_damaged_signals_are_told(usual: Bundle, resign: Callable[[Path], None], tmp_path: Path) -> None:
+    copytree(usual.directory, tmp_path / "damaged")
+    file = tmp_path / "damaged" / SIGNALS
+    file.write_bytes(file.read_bytes()[:-30])
+    resign(tmp_path / "damaged")
+    with pytest.raises(BundleError, match=f"{SIGNALS} cannot be used"):
+        quantkit.load(tmp_path / "damaged", monitor=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"share": 0}, "share is 0"),
+        ({"share": 2}, "share is 2"),
+        ({"share": True}, "share is True"),
+        ({"share": float("nan")}, "share is nan"),
+        ({"shadow": -1}, "shadow is -1"),
+        ({"fp32_below": -0.1}, "fp32_below is -0.1"),
+        ({"fp32_below": 0.1}, "needs the network in FP32"),
+        ({"events": 3}, "events"),
+        ({"reference": b"x"}, "reference"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Monitor(**given)
+
+
+def test_a_monitor_is_a_monitor(usual: Bundle) -> None:
+    with pytest.raises(UserError, match="monitor is of type str"):
+        quantkit.load(usual.directory, monitor="yes")  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""Which batches a watcher looks at, and what it writes of them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.deployment.watching import watcher as module
+from quantkit.deployment.watching.drift_watch import DriftWatch
+from quantkit.deployment.watching.events import EventLog, Started
+from quantkit.deployment.watching.history import read_events
+from quantkit.deployment.watching.watcher import Watcher
+from quantkit.drift.reference import reference_of
+from quantkit.drift.signals import SignalMaker
+
+MAKER = SignalMaker()
+RANDOM = np.random.default_rng(0)
+TIME = "2026-01-02T03:04:05+00:00"
+
+
+def batch(shift: float = 0.0, size: int = 8) -> np.ndarray:
+    return RANDOM.normal(shift, 1.0, (size, 3, 8, 8)).astype(np.float32)
+
+
+def drift() -> DriftWatch:
+    parts = [{**MAKER.of_input(batch(size=64)), **MAKER.of_outputs([batch(size=64)])}]
+    return DriftWatch(reference_of(parts))
+
+
+class Clock:
+    """Time that passes when it is told to, and a little at each look."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def watch(watcher: Watcher, shift: float = 0.0) -> None:
+    given = batch(shift)
+    outputs = [batch()]
+    assert watcher.end(watcher.begin(given, None), outputs, None) is outputs
+
+
+def test_its_share_of_the_time_is_kept(clock: Clock) -> None:
+    watcher = Watcher(MAKER, drift(), 0.01, None, None)
+    begun, spent = clock.now, 0.0
+    for _ in range(5000):
+        before, looked = clock.now, watcher.watched().watched
+        watch(watcher)
+        spent += (clock.now - before) * (watcher.watched().watched > looked)
+        clock.now += 0.005
+    state = watcher.watched()
+    assert state.seen == 8 * 5000
+    assert 0 < state.watched < state.seen
+    assert 0.003 < spent / (clock.now - begun) < 0.03
+
+
+def test_all_is_looked_at_where_all_the_time_is_given(clock: Clock) -> None:
+    watcher = Watcher(MAKER, drift(), 1.0, None, None)
+    for _ in range(10):
+        watch(watcher)
+    assert watcher.watched().watched == watcher.watched().seen == 80
+
+
+def test_figures_are_written_once_a_minute_and_at_the_end(clock: Clock, events: Path) -> None:
+    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
+    watcher = Watcher(MAKER, drift(), 1.0, None, log)
+    for _ in range(100):
+        watch(watcher)
+        clock.now += 3
+    assert len(read_events(events).runs[0].figures) == 4
+    watcher.close()
+    watcher.close()
+    (run,) = read_events(events).runs
+    assert run.ended
+    assert len(run.figures) == 5
+    assert run.last.seen == run.last.watched == 800
+    watch(watcher)
+
+
+def test_what_drifts_is_in_the_log_and_among_the_events(events: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
+    watcher = Watcher(MAKER, drift(), 1.0, None, log)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            watch(watcher, 5.0)
+    assert watcher.watched().drifting == {"input.mean"}
+    assert "input.mean drifts: mean 5" in caplog.text
+    assert set(read_events(events).runs[0].drifting) == {"input.mean"}
