@@ -27,6 +27,7 @@ import numpy as np
 from command_line import ROUNDS, Document, arguments, at_least, described, host_facts, run, table, write_results
 from offered_load import Answers, offer
 from predicting import bundle_of
+from turns import mean_ratio
 
 import quantkit
 from quantkit.deployment.serving.messages import JSON_LENGTH
@@ -197,21 +198,11 @@ def lines(row: Row) -> list[str]:
 def ratios_line(row: Row) -> str:
     """A network's row in the second table."""
     told = [
-        _ratio([one[CAPACITY].answered / one[IN_PROCESS].answered for one in row.rounds]),
-        _ratio([one[OVERLOAD].answered / one[CAPACITY].answered for one in row.rounds]),
-        _ratio([one[OVERLOAD].p99 / one[CAPACITY].p99 for one in row.rounds]),
+        mean_ratio([one[CAPACITY].answered / one[IN_PROCESS].answered for one in row.rounds], 2),
+        mean_ratio([one[OVERLOAD].answered / one[CAPACITY].answered for one in row.rounds], 2),
+        mean_ratio([one[OVERLOAD].p99 / one[CAPACITY].p99 for one in row.rounds], 2),
     ]
     return f"| {' | '.join((row.network, str(len(row.rounds)), *told))} |"
-
-
-def _ratio(ratios: list[float]) -> str:
-    """The geometric mean with its 95 % percentile bootstrap interval (Efron 1979)."""
-    from scipy.stats import bootstrap
-
-    logarithms = np.log(ratios)
-    interval = bootstrap((logarithms,), np.mean, method="percentile", random_state=0).confidence_interval
-    low, value, high = np.exp([interval.low, logarithms.mean(), interval.high])
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 if __name__ == "__main__":

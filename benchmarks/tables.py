@@ -39,6 +39,7 @@ import serving
 import soak
 import task_accuracy
 import time_spent
+import watching
 import without_vnni
 import zoo_page
 from command_line import run, write_page
@@ -72,6 +73,7 @@ PAGES = {
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
+    "watching": watching.page,
     "without-vnni": without_vnni.page,
     "zoo": zoo_page.page,
 }

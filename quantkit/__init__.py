@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from quantkit.deployment.tuning.goal import TuningGoal
     from quantkit.deployment.tuning.search import Tuned, tune
     from quantkit.deployment.tuning.write import write_tuning
-    from quantkit.deployment.watching.drift_watch import Look
+    from quantkit.deployment.watching.drift_watch import SignalStatus
     from quantkit.deployment.watching.monitor import Monitor
-    from quantkit.deployment.watching.shadow import ShadowFigures
-    from quantkit.deployment.watching.watcher import Watched
+    from quantkit.deployment.watching.shadow import ShadowStatus
+    from quantkit.deployment.watching.watcher import MonitorStatus
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.diagnosis.layers.calibration import Audit
     from quantkit.diagnosis.layers.overflow import Overflow
@@ -100,18 +100,19 @@ __all__ = [
     "CalibrationDataset", "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant",
     "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel",
     "FusionCheck", "Goal", "Graph", "HandedState", "Images", "Instances", "JoinedInput", "JoinedInputs",
-    "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LeftOut", "Look", "LstmForm", "MedianInterval",
-    "MixedPrecision", "Model", "Monitor", "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired",
-    "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange",
-    "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan", "QuantizedGraph",
-    "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "RunnerStatus", "Runtime", "Sample",
-    "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "ShadowFigures", "Source", "SpeedProof",
-    "States", "StatesKind", "StepAccuracy", "StepNoise", "Streams", "Subject", "Suite", "TaskEvaluation", "TaskName",
-    "Tell", "Tensor", "TensorDtype", "TensorQuantization", "TensorUse", "Tuned", "TuningGoal", "Verdict",
-    "Verification", "Vocabulary", "Watched", "__version__", "analyze", "apply_algorithms", "calibrate", "errors",
-    "evaluate", "evaluate_task", "export_onnx", "fuse", "load", "load_data", "load_model", "lower", "make_report",
-    "measure_agreement", "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table",
-    "run_benchmark", "search_mixed_precision", "tune", "verify", "write_report", "write_table", "write_tuning",
+    "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LeftOut", "LstmForm", "MedianInterval",
+    "MixedPrecision", "Model", "Monitor", "MonitorStatus", "NetworkSpec", "Node", "OutputAgreement", "Overflow",
+    "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess",
+    "PreprocessChange", "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan",
+    "QuantizedGraph", "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "RunnerStatus",
+    "Runtime", "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "ShadowStatus",
+    "SignalStatus", "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise", "Streams", "Subject",
+    "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization", "TensorUse", "Tuned",
+    "TuningGoal", "Verdict", "Verification", "Vocabulary", "__version__", "analyze", "apply_algorithms", "calibrate",
+    "errors", "evaluate", "evaluate_task", "export_onnx", "fuse", "load", "load_data", "load_model", "lower",
+    "make_report", "measure_agreement", "measure_latency", "plan", "profiled", "quantize", "read_results",
+    "read_table", "run_benchmark", "search_mixed_precision", "tune", "verify", "write_report", "write_table",
+    "write_tuning",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -147,10 +148,10 @@ _NAMES = {
     "quantkit.deployment.tuning.goal": ("TuningGoal",),
     "quantkit.deployment.tuning.search": ("Tuned", "tune"),
     "quantkit.deployment.tuning.write": ("write_tuning",),
-    "quantkit.deployment.watching.drift_watch": ("Look",),
+    "quantkit.deployment.watching.drift_watch": ("SignalStatus",),
     "quantkit.deployment.watching.monitor": ("Monitor",),
-    "quantkit.deployment.watching.shadow": ("ShadowFigures",),
-    "quantkit.deployment.watching.watcher": ("Watched",),
+    "quantkit.deployment.watching.shadow": ("ShadowStatus",),
+    "quantkit.deployment.watching.watcher": ("MonitorStatus",),
     "quantkit.diagnosis.layers.analysis": ("Analysis", "LayerError"),
     "quantkit.diagnosis.layers.calibration": ("Audit",),
     "quantkit.diagnosis.layers.overflow": ("Overflow",),

@@ -95,11 +95,11 @@ def with_a_bundle(bundle: Path) -> None:
     quantkit.load(bundle, instances=quantkit.Instances("core", runtime=runtime))
     quantkit.load(bundle, instances=quantkit.Streams(2, batch=4))
     watching = quantkit.load(bundle, monitor=quantkit.Monitor(reference="net-fp32", shadow=100, events="events.jsonl"))
-    watched = watching.watched()
-    assert_type(watched, Optional[quantkit.Watched])
-    if watched is not None:
-        assert_type(watched.looks["input.mean"], quantkit.Look)
-        assert_type(watched.shadow, quantkit.ShadowFigures)
+    status = watching.monitor_status()
+    assert_type(status, Optional[quantkit.MonitorStatus])
+    if status is not None:
+        assert_type(status.signals["input.mean"], quantkit.SignalStatus)
+        assert_type(status.shadow, quantkit.ShadowStatus)
     goal = quantkit.TuningGoal("throughput", p99=15.0, memory=4 << 30)
     tuned = quantkit.tune([read_bundle(bundle)], goal, minutes=5)
     assert_type(tuned, quantkit.Tuned)

@@ -85,13 +85,11 @@ class MonitorOptions:
         metavar="BUNDLE",
         help="The fused FP32 bundle of one of the networks, for the next two options. Repeatable.",
     )
-    shadow: int = option(
+    shadow: Optional[int] = option(
         "--shadow",
         type=click.IntRange(min=0),
-        default=1000,
-        show_default=True,
         metavar="N",
-        help="Run one of N samples in FP32, too, to tell how far INT8 agrees; 0: none.",
+        help="Run one of N samples in FP32, too, to tell how far INT8 agrees; 0: none.  [default: 1000]",
     )
     fp32_below: float = option(
         "--fp32-below",

@@ -31,8 +31,8 @@ def watch(terminal: Terminal, file: Path, out: Optional[Path], force: bool) -> N
     """Show whether a deployment drifts.
 
     FILE holds the events of a monitor, which `quantkit serve --monitor --events DIR` and Monitor(events=...) in Python
-    write. It is shown what the network's inputs and outputs were like in calibration and at the last look, which of
-    them drift, and how far INT8 agrees with FP32 where that was run, too.
+    write. It is shown what the network's inputs and outputs were like in calibration and lately, which of them drift,
+    and how far INT8 agrees with FP32 where that was run, too.
     """
     from quantkit.deployment.watching.history import read_events
 
@@ -59,7 +59,7 @@ def _result(events: Events, out: Optional[Path]) -> dict[str, Any]:
     return {
         **{name: value for name, value in asdict(run.started).items() if name not in ("event", "version")},
         "figures": {name: value for name, value in asdict(run.last).items() if name != "event"},
-        "drifting": {name: change.time for name, change in run.drifting.items()},
+        "drifting": dict(run.drifting),
         "agreement": run.shadow.agreement,
         "ended": run.ended,
         "earlier_runs": len(events.runs) - 1,
@@ -80,5 +80,5 @@ def _texts(run: History) -> list[Any]:
     for row in signal_rows(run):
         table.add_row(*row, style="bold" if row[-1] else "")
     agreed = agreement_text(run)
-    seen = f"{run.last.seen} samples answered, {run.last.watched} of them looked at"
+    seen = f"{run.last.seen} samples answered, {run.last.watched} of them watched"
     return [table, f"\n{seen}", *([agreed] if agreed else []), Text(verdict(run), "bold")]

@@ -15,6 +15,7 @@ from quantkit.data.placement import placement
 from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.inputs import Images, InputReader, NamedArray
 from quantkit.deployment.instances import Instances
+from quantkit.deployment.monitoring import monitored
 from quantkit.deployment.network import AUTO, default_engine, known_engine, open_network
 from quantkit.deployment.outputs import OutputReader, best_classes
 from quantkit.deployment.pool import Pool
@@ -22,9 +23,8 @@ from quantkit.deployment.runner import Outputs, Runner, RunnerStatus, Turns
 from quantkit.deployment.states import States, checked_states
 from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
-from quantkit.deployment.watched import watched
 from quantkit.deployment.watching.monitor import Monitor, wanted_monitor
-from quantkit.deployment.watching.watcher import Watched
+from quantkit.deployment.watching.watcher import MonitorStatus
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.kinds import of_kind, seconds, whole_number
@@ -105,7 +105,7 @@ class Predictor:
         self._box_corners = bundle.box_corners
         self._process = OwnProcess()
         wanted = wanted_monitor(monitor)
-        self._runner, self._watcher = watched(_loaded(bundle, engine, instances), bundle, wanted)
+        self._runner, self._watcher = monitored(_loaded(bundle, engine, instances), bundle, wanted)
         self.engine = self._runner.engine
         self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, self._runner.quantizer)
         self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
@@ -192,9 +192,9 @@ class Predictor:
         """What waits to be computed, and the sizes of the batches that were."""
         return self._runner.status()
 
-    def watched(self) -> Optional[Watched]:
-        """What a monitor has told until now; None without one."""
-        return None if self._watcher is None else self._watcher.watched()
+    def monitor_status(self) -> Optional[MonitorStatus]:
+        """What a monitor has shown until now; None without one."""
+        return None if self._watcher is None else self._watcher.status()
 
     def step(self, data: Images, states: Optional[States] = None) -> tuple[np.ndarray, States]:
         """Run the next piece of each sequence, from the states that the piece before has left.

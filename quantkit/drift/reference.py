@@ -20,16 +20,18 @@ SIGNAL = r"(input|output[0-9]?)(\.[a-z]{1,20}[0-9]{0,4}){1,2}"
 
 _NAME = re.compile(SIGNAL)
 
-# More than any network has, and more samples than are looked at.
-_MOST_SIGNALS = 128
+MOST_SIGNALS = 128
+"""More signals than any network has."""
+
+# More samples than are compared.
 _MOST_SAMPLES = 10_000
 
-_PART, _SHARE = 0.01, 0.001
+_PART, _SHARE, _ROUNDING = 0.01, 0.001, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class DriftReference:
-    """What signals are usual: their values for some samples, ascending float64 of shape (samples,), by their names."""
+    """The signals of the samples of calibration, ascending float64 of shape (samples,), by their names."""
 
     signals: Mapping[str, np.ndarray]
 
@@ -47,7 +49,7 @@ class DriftReference:
     def tolerances(self) -> Mapping[str, float]:
         """Changes of each signal that are of no account, such as those of rounding.
 
-        These are a hundredth of the usual spread within a sample, or of the largest value where that is unknown; and a
+        These are a hundredth of the spread within a sample, or of that from sample to sample where there is none, and a
         thousandth of the values beyond a range.
         """
         return {name: self._tolerance(name, values) for name, values in self.signals.items()}
@@ -56,7 +58,8 @@ class DriftReference:
         group, _, what = name.partition(".")
         if what == "beyond":
             return _SHARE
-        return _PART * self.means.get(f"{group}.spread", float(np.abs(values).max()))
+        within = self.means.get(f"{group}.spread")
+        return _PART * (self.spreads[name] if within is None else abs(within)) + _ROUNDING * float(np.abs(values).max())
 
     @cached_property
     def spreads(self) -> Mapping[str, float]:
@@ -65,8 +68,12 @@ class DriftReference:
 
 
 def reference_of(parts: Sequence[Signals]) -> DriftReference:
-    """The reference that the signals of some batches make, of which there must be at least one."""
-    return DriftReference({name: np.sort(np.concatenate([part[name] for part in parts])) for name in sorted(parts[0])})
+    """The reference that the signals of some batches make, of which there must be at least one.
+
+    Signals with values that are not finite are left out.
+    """
+    joined = {name: np.sort(np.concatenate([part[name] for part in parts])) for name in sorted(parts[0])}
+    return DriftReference({name: values for name, values in joined.items() if np.isfinite(values).all()})
 
 
 def reference_bytes(reference: DriftReference) -> bytes:
@@ -84,8 +91,8 @@ def read_reference(path: Path) -> DriftReference:
     """
     found: dict[str, np.ndarray] = {}
     with opened_npz(path) as archive:
-        if not 1 <= len(archive.names) <= _MOST_SIGNALS:
-            raise DataError(f"{path} holds {len(archive.names)} arrays, not 1 to {_MOST_SIGNALS} signals")
+        if not 1 <= len(archive.names) <= MOST_SIGNALS:
+            raise DataError(f"{path} holds {len(archive.names)} arrays, not 1 to {MOST_SIGNALS} signals")
         samples = archive.header(archive.names[0]).shape
         for name in archive.names:
             header = archive.header(name)

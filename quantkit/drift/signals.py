@@ -18,7 +18,7 @@ Signals = Mapping[str, np.ndarray]
 _MOST_CHANNELS = 4
 _MOST_FEATURES = 64
 
-# Along each axis of an image, and of anything else: as many values tell mean and spread well enough.
+# Along each axis of an image, and of anything else but class scores: as many tell mean and spread well enough.
 _GRID = 32
 _VALUES = 4096
 
@@ -37,6 +37,7 @@ class SignalMaker:
 
     Attributes:
         bounds: the calibrated range of the input; the share of values beyond it is a signal. None: it is not known.
+            Pixels that become integers at once have no such signal: preprocessing leaves none of them beyond it.
         reads_tokens: whether the input is token ids, which have no signals.
         class_scores: whether the first output is a row of class scores.
         final: the operator that has made scores of them, softmax or sigmoid; None: they are logits.
@@ -78,9 +79,10 @@ class SignalMaker:
         """The signals of the network's outputs for a batch, each (samples, ...)."""
         found: dict[str, np.ndarray] = {}
         for place, output in enumerate(outputs[:_MOST_OUTPUTS]):
-            values = _flat(output).astype(np.float64)
+            is_scores = place == 0 and self.class_scores
+            values = (_flat(output) if is_scores else _thinned_flat(output)).astype(np.float64)
             prefix = "output" if place == 0 else f"output{place}"
-            if place == 0 and self.class_scores:
+            if is_scores:
                 found["output.largest"] = values.max(axis=1)
                 if values.shape[1] > 1 and self.final != "sigmoid":
                     logarithms = log_probabilities(values, self.final == "softmax")
@@ -112,7 +114,11 @@ def _thinned(batch: np.ndarray) -> np.ndarray:
     if batch.ndim == 4 and batch.shape[1] <= _MOST_CHANNELS:
         rows, columns = (ceil(size / _GRID) for size in batch.shape[2:])
         return batch[:, :, ::rows, ::columns].reshape(len(batch), batch.shape[1], -1)
-    flat = _flat(batch)
+    return _thinned_flat(batch)
+
+
+def _thinned_flat(array: np.ndarray) -> np.ndarray:
+    flat = _flat(array)
     return flat[:, :: ceil(flat.shape[1] / _VALUES)]
 
 

@@ -19,7 +19,8 @@ import click
 import pytest
 from PIL import Image
 
-from quantkit.deployment.watching.events import EventLog, Started, now
+from quantkit.deployment.watching.event_log import EventLog
+from quantkit.deployment.watching.events import Started, now
 from tests.cli.conftest import CLASSES, SHAPE
 from tests.requirements import requires
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.deployment.watching.events import Changed, EventLog, Figures, Started
+from quantkit.deployment.watching.event_log import EventLog
+from quantkit.deployment.watching.events import Changed, Figures, Started
 from tests.cli.conftest import Run
 
 TIME = "2026-01-02T03:04:05+00:00"
@@ -18,7 +19,7 @@ def events(tmp_path: Path) -> Path:
     path = tmp_path / "net-1.jsonl"
     log = EventLog(path, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {"input.mean": (0.5, 0.25)}))
     log.write(Changed(TIME, "drift", "input.mean", 16, 9.0, 0.9))
-    log.write(Figures(TIME, 100, 50, {"input.mean": (9.0, 0.9)}, ("input.mean",), 10, 9))
+    log.write(Figures(TIME, 100, 50, {"input.mean": (9.0, 0.9)}, {"input.mean": TIME}, 10, 9))
     log.close()
     return path
 
@@ -26,7 +27,7 @@ def events(tmp_path: Path) -> Path:
 def test_a_table_and_a_verdict(events: Path, run: Run) -> None:
     done = run("watch", events)
     assert done.exit_code == 0, done.output
-    for text in ("input.mean", "0.5 ± 0.25", "0.90", "100 samples answered, 50 of them looked at", "1 signal drifts"):
+    for text in ("input.mean", "0.5 ± 0.25", "0.90", "100 samples answered, 50 of them watched", "1 signal drifts"):
         assert text in " ".join(done.output.split())
     assert not list(events.parent.glob("*.html"))
 

@@ -92,33 +92,33 @@ class _Signals(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The figures of all models."""
-        signal = (*_LABELS, "signal")
-        drifts = GaugeMetricFamily("quantkit_drift", "1 where a signal drifts, else 0.", labels=signal)
-        apart = GaugeMetricFamily(
-            "quantkit_drift_distance", "From a signal's distribution in calibration, 0 to 1.", labels=signal
+        labels = (*_LABELS, "signal")
+        drifts = GaugeMetricFamily("quantkit_drift", "1 where a signal drifts, else 0.", labels=labels)
+        distances = GaugeMetricFamily(
+            "quantkit_drift_distance", "From a signal's distribution in calibration, 0 to 1.", labels=labels
         )
-        means = GaugeMetricFamily("quantkit_signal_mean", "Of a signal at its last look.", labels=signal)
+        means = GaugeMetricFamily("quantkit_signal_mean", "Of a signal in its last test.", labels=labels)
         counters = [
             CounterMetricFamily(f"quantkit_{name}_samples", text, labels=_LABELS)
             for name, text in (
                 ("seen", "Samples that were answered."),
-                ("watched", "Samples whose signals were looked at."),
+                ("watched", "Samples whose signals were computed."),
                 ("compared", "Samples that FP32 answered, too, to compare."),
                 ("agreeing", "Those of them with the same best class."),
                 ("fp32", "Samples that FP32 answered in place of INT8, which was not sure."),
             )
         ]
         for each in self._served:
-            watched = each.predictor.watched()
-            if watched is None:
+            status = each.predictor.monitor_status()
+            if status is None:
                 continue
             place = [each.name, each.version]
-            for name, look in watched.looks.items():
-                drifts.add_metric([*place, name], name in watched.drifting)
-                apart.add_metric([*place, name], look.distance)
-                means.add_metric([*place, name], look.mean)
-            shadow = watched.shadow
-            figures = (watched.seen, watched.watched, shadow.samples, shadow.agreeing, shadow.answered)
+            for name, signal in status.signals.items():
+                drifts.add_metric([*place, name], name in status.drifting)
+                distances.add_metric([*place, name], signal.distance)
+                means.add_metric([*place, name], signal.mean)
+            shadow = status.shadow
+            figures = (status.seen, status.watched, shadow.compared, shadow.agreeing, shadow.answered)
             for counter, figure in zip(counters, figures):
                 counter.add_metric(place, figure)
-        yield from (drifts, apart, means, *counters)
+        yield from (drifts, distances, means, *counters)

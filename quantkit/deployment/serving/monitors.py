@@ -10,7 +10,7 @@ from typing import Optional
 from quantkit.bundle.manifest_file import read_manifest
 from quantkit.deployment.serving.models import ModelPlace
 from quantkit.deployment.watching.monitor import Monitor
-from quantkit.errors import QuantkitError, UserError
+from quantkit.errors import UserError
 from quantkit.files.bundles import is_bundle
 
 
@@ -27,7 +27,7 @@ class Monitoring:
 
     events: Optional[Path] = None
     references: Sequence[Path] = ()
-    shadow: int = 1000
+    shadow: Optional[int] = None
     fp32_below: float = 0.0
 
 
@@ -44,18 +44,23 @@ def monitors(places: Sequence[ModelPlace], monitoring: Monitoring) -> Mapping[Mo
         network = _network(place.directory)
         reference = next((path for path, other in references.items() if other == network), None)
         unused.discard(reference)  # type: ignore[arg-type]
+        if reference is None and monitoring.fp32_below:
+            raise UserError(f"{place.directory} needs its network in FP32 for --fp32-below; give that with --reference")
         events = None if monitoring.events is None else monitoring.events / f"{place.name}-{place.version}.jsonl"
         found[place] = Monitor(
             reference=reference, shadow=monitoring.shadow, fp32_below=monitoring.fp32_below, events=events
         )
     if unused:
-        raise UserError(f"{unused.pop()} is of the network of none of these bundles; give `quantkit fuse`'s of one")
+        raise UserError(
+            f"{unused.pop()} is of the network of none of these bundles, or a second one of a network; give one of "
+            "`quantkit fuse` for each"
+        )
     if monitoring.events is not None:
         try:
             monitoring.events.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             what = error.strerror or error
-            raise QuantkitError(f"cannot make {monitoring.events}: {what}; choose another folder") from error
+            raise UserError(f"cannot make {monitoring.events}: {what}; choose another folder") from error
     return found
 
 

@@ -1,9 +1,10 @@
-"""Telling drift: the signals of watched samples held against those of calibration, over and over."""
+"""Telling drift: the signals of watched samples tested against those of calibration, over and over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
@@ -11,26 +12,29 @@ from quantkit.drift.reference import DriftReference
 from quantkit.drift.signals import Signals
 from quantkit.drift.two_samples import chance, distance, least_distance
 
-FALSE_ALARMS = 1e-6
-"""How likely one look at samples like those of calibration ends in an alarm, at most, by all signals together."""
+FALSE_ALARM = 1e-6
+"""How likely all tests of one size together reject samples like those of calibration, drawn independently: about."""
 
-LOOKS = (16, 64, 256)
-"""So many watched samples are looked at together, each sample once with every number: few of them tell large changes
-soon, many tell small ones."""
+SIZES = (16, 64, 256, 1024)
+"""So many samples are tested together, each sample once with every number: few of them show large changes soon, many
+show small ones."""
 
-# The look at fewer is shown only until there is one at so many, or where it tells a drift.
-_SHOWN = 64
+# A test of fewer samples is not reported in place of one of so many, unless it rejects.
+_REPORTED = 64
+
+# A test of fewer samples does not end a drift.
+_SETTLING = 256
 
 
 @dataclass(frozen=True)
-class Look:
-    """A signal at its last look.
+class SignalStatus:
+    """A signal in its last test.
 
     Attributes:
-        samples: how many samples were looked at.
+        samples: how many were tested together.
         mean: of the signal over them.
-        distance: of its distribution from the usual one, from 0 to 1.
-        drifts: whether it is too far from it for chance.
+        distance: of its distribution from that of calibration, from 0 to 1.
+        drifts: whether that is too far for chance.
     """
 
     samples: int
@@ -41,90 +45,95 @@ class Look:
 
 @dataclass(frozen=True)
 class Change:
-    """A signal that began to drift, or that is as usual again; ``look`` is the one that told."""
+    """A signal that began to drift, or no longer does, and the test that showed it."""
 
     signal: str
     begins: bool
-    look: Look
+    status: SignalStatus
 
 
 class DriftWatch:
-    """Holds samples against a reference.
+    """Tests the signals of samples against a reference.
 
     A signal drifts if the test of Kolmogorov and Smirnov rejects, at a level that is shared among the signals
     (Bonferroni's correction), that it has the distribution that it had in calibration. Such tests of single signals
     find shifts at least as well as those of all together (Rabanser, Guennemann and Lipton, "Failing Loudly: An
-    Empirical Study of Methods for Detecting Dataset Shift", NeurIPS 2019). It is as usual again after 256 samples
-    without such a look.
+    Empirical Study of Methods for Detecting Dataset Shift", NeurIPS 2019). The drift ends with a test of as many
+    samples as it took to find it, and of 256 or more, that does not reject.
     """
 
     def __init__(self, reference: DriftReference) -> None:
         """Begin with no sample."""
-        self._reference = reference
-        self._level = FALSE_ALARMS / len(reference.signals)
-        self._window: list[Signals] = []
-        self._held = 0
-        self._drifted: set[str] = set()
-        self._drifting: set[str] = set()
-        self._looks: dict[str, Look] = {}
+        level = FALSE_ALARM / len(reference.signals)
+        self._tests = {
+            name: _SignalTest(values, reference.tolerances[name], level) for name, values in reference.signals.items()
+        }
+        self.smallest_distance = least_distance(level, reference.samples, SIZES[-1])
+        """The smallest distance that is told from chance, above 1 if none is; more samples of calibration help."""
 
     @property
-    def looks(self) -> Mapping[str, Look]:
-        """The last look at each signal, of at least 64 samples as soon as there is one."""
-        return dict(self._looks)
+    def signals(self) -> Mapping[str, SignalStatus]:
+        """The signals that were tested."""
+        return {name: test.status for name, test in self._tests.items() if test.status is not None}
 
     @property
     def drifting(self) -> frozenset[str]:
         """The signals that drift."""
-        return frozenset(self._drifting)
-
-    @property
-    def least(self) -> float:
-        """The smallest distance that can be told, from 0 to 1; more samples of calibration make it smaller."""
-        return least_distance(self._level, self._reference.samples, LOOKS[-1])
+        return frozenset(name for name, test in self._tests.items() if test.drifts)
 
     def add(self, signals: Signals) -> list[Change]:
-        """Add the signals of some samples.
+        """Add the signals of some samples; values that are not finite, and unknown signals, are left out.
 
         Returns:
-            What began to drift, or is as usual again.
+            What began to drift, or no longer does.
         """
-        known = {name: values for name, values in signals.items() if name in self._reference.signals}
-        if not known:
-            return []
-        finite = np.isfinite(np.stack(list(known.values()))).all(axis=0)
-        known = {name: values[finite] for name, values in known.items()}
-        changes, start, samples = [], 0, int(finite.sum())
-        while start < samples:
-            end = min(samples, start + LOOKS[0] - self._held % LOOKS[0])
-            self._window.append({name: values[start:end] for name, values in known.items()})
-            self._held += end - start
-            start = end
-            for size in LOOKS:
-                if self._held % size == 0:
-                    changes += self._look(size)
+        changes = []
+        for name, values in signals.items():
+            if name in self._tests:
+                found = self._tests[name].add(values[np.isfinite(values)])
+                changes += [Change(name, status.drifts, status) for status in found]
         return changes
 
-    def _look(self, size: int) -> list[Change]:
-        """Look at the last so many samples."""
-        changes = []
-        for name, usual in self._reference.signals.items():
-            parts = [part[name] for part in self._window if name in part]
-            if not parts:
-                continue
-            values = np.concatenate(parts)[-size:]
-            apart = distance(usual, values, self._reference.tolerances[name])
-            look = Look(len(values), float(values.mean()), apart, chance(apart, len(usual), len(values)) < self._level)
-            if look.drifts or size >= _SHOWN or name not in self._looks:
-                self._looks[name] = look
-            if look.drifts:
-                self._drifted.add(name)
-                if name not in self._drifting:
-                    self._drifting.add(name)
-                    changes.append(Change(name, True, look))
-        if size == LOOKS[-1]:
-            ended = self._drifting - self._drifted
-            changes += [Change(name, False, self._looks[name]) for name in sorted(ended)]
-            self._drifting -= ended
-            self._window, self._held, self._drifted = [], 0, set()
+
+class _SignalTest:
+    """Tests one signal."""
+
+    def __init__(self, reference: np.ndarray, tolerance: float, level: float) -> None:
+        self._reference, self._tolerance, self._level = reference, tolerance, level
+        self._values = np.empty(SIZES[-1])
+        self._held = 0
+        # The samples that a test must have to end the drift; 0: there is none.
+        self._settling = 0
+        self.status: Optional[SignalStatus] = None
+
+    @property
+    def drifts(self) -> bool:
+        return self._settling > 0
+
+    def add(self, values: np.ndarray) -> list[SignalStatus]:
+        """Add values; returns the tests by which a drift began or ended."""
+        changes, start = [], 0
+        while start < len(values):
+            end = min(len(values), start + SIZES[0] - self._held % SIZES[0])
+            self._values[self._held : self._held + end - start] = values[start:end]
+            self._held += end - start
+            start = end
+            for size in SIZES:
+                if self._held % size == 0:
+                    changes += self._test(size)
+            self._held %= SIZES[-1]
         return changes
+
+    def _test(self, size: int) -> list[SignalStatus]:
+        values = self._values[self._held - size : self._held]
+        statistic = distance(self._reference, values, self._tolerance)
+        rejects = chance(statistic, len(self._reference), size) < self._level
+        status = SignalStatus(size, float(values.mean()), statistic, rejects)
+        if rejects or size >= _REPORTED or self.status is None:
+            self.status = status
+        begins, ends = rejects and not self.drifts, not rejects and 0 < self._settling <= size
+        if rejects:
+            self._settling = max(size, self._settling, _SETTLING)
+        elif ends:
+            self._settling = 0
+        return [status] if begins or ends else []

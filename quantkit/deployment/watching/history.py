@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
-from quantkit.deployment.watching.events import LARGEST, Changed, Ended, Event, Figures, Started
-from quantkit.deployment.watching.shadow import ShadowFigures
+from quantkit.deployment.watching.event_log import LARGEST
+from quantkit.deployment.watching.events import Changed, Ended, Event, Figures, Started
+from quantkit.deployment.watching.shadow import ShadowStatus
 from quantkit.errors import DataError
 from quantkit.files.text import MEBIBYTE, read_bytes
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _LARGEST_FILE = 2 * LARGEST
 _LONGEST_LINE = MEBIBYTE // 4
 
+# Damage is rare: a full disk, a power failure.
+_MOST_DAMAGED = 1000
+
 
 @dataclass(frozen=True)
 class History:
@@ -27,14 +31,16 @@ class History:
 
     Attributes:
         started: its first event.
-        changes: signals that began to drift, or were as usual again, in order.
+        changes: signals that began to drift, or no longer did, in order.
         figures: in order.
+        drifting: the signals that drift at last, each with the time since when.
         ended: whether it ended in good order.
     """
 
     started: Started
     changes: tuple[Changed, ...] = ()
     figures: tuple[Figures, ...] = ()
+    drifting: Mapping[str, str] = field(default_factory=dict)
     ended: bool = False
 
     @property
@@ -43,19 +49,9 @@ class History:
         return self.figures[-1] if self.figures else Figures(self.started.time, 0, 0)
 
     @property
-    def drifting(self) -> Mapping[str, Changed]:
-        """The events by which signals began to drift, of those that did at last."""
-        now: dict[str, Changed] = {}
-        for change in self.changes:
-            now.pop(change.signal, None)
-            if change.event == "drift":
-                now[change.signal] = change
-        return now
-
-    @property
-    def shadow(self) -> ShadowFigures:
+    def shadow(self) -> ShadowStatus:
         """What was run in FP32."""
-        return ShadowFigures(self.last.compared, self.last.agreeing, self.last.answered)
+        return ShadowStatus(self.last.compared, self.last.agreeing, self.last.answered)
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def read_events(path: Path) -> Events:
     """Read a file of events.
 
     Raises:
-        DataError: it cannot be read, or its first line is no event.
+        DataError: it cannot be read, its first line is no event, or a thousand others are not.
     """
     try:
         content = read_bytes(path, _LARGEST_FILE)
@@ -91,6 +87,8 @@ def read_events(path: Path) -> Events:
         elif event is not None:
             runs[-1].add(event)
         damaged += event is None and bool(line)
+        if damaged > _MOST_DAMAGED:
+            raise DataError(f"{path} has more than {_MOST_DAMAGED} damaged lines; give a file that a monitor wrote")
     return Events(tuple(run.history for run in runs), damaged)
 
 
@@ -99,18 +97,24 @@ class _Run:
     started: Started
     changes: list[Changed] = field(default_factory=list)
     figures: list[Figures] = field(default_factory=list)
+    drifting: dict[str, str] = field(default_factory=dict)
     ended: bool = False
 
     def add(self, event: Event) -> None:
         if isinstance(event, Changed):
             self.changes.append(event)
+            self.drifting.pop(event.signal, None)
+            if event.event == "drift":
+                self.drifting[event.signal] = event.time
         elif isinstance(event, Figures):
             self.figures.append(event)
+            # Events may have been lost.
+            self.drifting = dict(event.drifting)
         self.ended = isinstance(event, Ended)
 
     @property
     def history(self) -> History:
-        return History(self.started, tuple(self.changes), tuple(self.figures), self.ended)
+        return History(self.started, tuple(self.changes), tuple(self.figures), self.drifting, self.ended)
 
 
 def _event(line: bytes) -> Optional[Event]:

@@ -9,17 +9,21 @@ from typing import Optional, Union
 from quantkit.errors import UserError
 from quantkit.kinds import of_kind, whole_number
 
+SHADOW = 1000
+"""Of so many samples one is run in FP32, too, if nothing else is said."""
+
 
 @dataclass(frozen=True)
 class Monitor:
-    """What is watched of a deployment.
+    """What is watched of a deployment: what its network reads and puts out. ``Predictor.step`` is not.
 
     Attributes:
-        share: of the time, from 0 to 1, that may be spent on the signals of samples: after a batch has been looked at,
-            the next ones are not until its time is so small a part; 1: all are looked at.
+        share: of the time, from 0 to 1, that may be spent on the signals of samples: after a sample of a batch was
+            watched, none is until its time is so small a part; 1: one of every batch is.
         reference: the folder of the same network's fused FP32 bundle, for ``shadow`` and ``fp32_below``; None: FP32 is
             never run.
-        shadow: of so many samples one is run in FP32, too, and both answers are compared; 0: none is.
+        shadow: of so many samples a random one is run in FP32, too, and both answers are compared; 0: none is; None:
+            of 1000, if there is a reference. With a reference, pixels become float32 before INT8 reads them.
         fp32_below: samples are answered in FP32 if the probabilities of their two best classes are closer than this,
             from 0 to 1; 0: none are.
         events: the file to append events to, as lines of JSON; ``quantkit watch`` reads it. None: they are in the log.
@@ -30,7 +34,7 @@ class Monitor:
 
     share: float = 0.01
     reference: Union[str, os.PathLike[str], None] = None
-    shadow: int = 1000
+    shadow: Optional[int] = None
     fp32_below: float = 0.0
     events: Union[str, os.PathLike[str], None] = None
 
@@ -40,13 +44,15 @@ class Monitor:
         if not self.share:
             raise UserError("share is 0, so nothing would be watched; give a part of the time, such as 0.01")
         _check_share("fp32_below", self.fp32_below)
-        whole_number("shadow", self.shadow, 0, 1000)
+        if self.shadow is not None:
+            whole_number("shadow", self.shadow, 0, SHADOW)
         for name in ("reference", "events"):
             value = getattr(self, name)
             if value is not None:
                 _check_path(name, value)
-        if self.fp32_below and self.reference is None:
-            raise UserError("fp32_below needs the network in FP32; give its fused bundle as reference (--reference)")
+        for name in ("shadow", "fp32_below"):
+            if getattr(self, name) and self.reference is None:
+                raise UserError(f"{name} needs the network in FP32; give its fused bundle as reference (--reference)")
 
 
 def _check_path(name: str, value: object) -> None:

@@ -19,7 +19,7 @@ from quantkit.units import percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = ("signal", "usual", "now", "distance", "drifts since")
+COLUMNS = ("signal", "in calibration", "now", "distance", "drifts since")
 """Of the table of signals."""
 
 # Lines of the figure, and rows of events.
@@ -44,7 +44,7 @@ def document(name: str, events: Events) -> Document:
     ]
     sections = (
         Section("Distance from calibration", _pictures(run)),
-        Section("Signals", (Table("At their last look", COLUMNS, signal_rows(run), frozenset({1, 2, 3}), _NOTE),)),
+        Section("Signals", (Table("In their last test", COLUMNS, signal_rows(run), frozenset({1, 2, 3}), _NOTE),)),
         *([Section("Agreement with FP32", (Text(agreement_text(run) or ""),))] if agreement_text(run) else []),
         Section("What was told", (_told(run),)),
     )
@@ -53,7 +53,7 @@ def document(name: str, events: Events) -> Document:
 
 
 _NOTE = (
-    "Usual are the mean and the standard deviation over the samples of calibration, now is the mean at the last look. "
+    "In calibration: the mean and the standard deviation over its samples; now: the mean over those of the last test. "
     "The distance between the distributions is that of Kolmogorov and Smirnov, from 0 to 1. The mean and the spread of "
     "a channel are what it has over those of all channels."
 )
@@ -62,8 +62,8 @@ _NOTE = (
 def verdict(run: History) -> str:
     """Whether it drifts, in a sentence."""
     drifting = run.drifting
-    if not run.last.watched:
-        return "No sample was looked at yet."
+    if not drifting and not run.last.signals:
+        return "Too few samples were watched to test anything yet."
     if not drifting:
         return "What the network reads and puts out is as it was in calibration, as far as the samples tell."
     names = ", ".join(drifting)
@@ -76,8 +76,8 @@ def agreement_text(run: History) -> Optional[str]:
     if (agreement := shadow.agreement) is not None:
         share, low, high = (percent(each) for each in agreement)
         texts.append(
-            f"The best class of INT8 is that of FP32 for {share} [{low}, {high}] of {counted(shadow.samples, 'sample')}"
-            " that both have answered."
+            f"The best class of INT8 is that of FP32 for {share} [{low}, {high}] of "
+            f"{counted(shadow.compared, 'sample')} that both have answered."
         )
     if shadow.answered:
         texts.append(f"FP32 has answered {counted(shadow.answered, 'sample')} of which INT8 was not sure.")
@@ -88,10 +88,10 @@ def signal_rows(run: History) -> tuple[tuple[str, ...], ...]:
     """The rows of the table of signals."""
     drifting, now = run.drifting, run.last.signals
     rows = []
-    for signal, (mean, spread) in sorted(run.started.usual.items()):
+    for signal, (mean, spread) in sorted(run.started.calibration.items()):
         found = now.get(signal)
         latest = ("", "") if found is None else (f"{found[0]:.4g}", f"{found[1]:.2f}")
-        since = drifting[signal].time[:19].replace("T", " ") if signal in drifting else ""
+        since = drifting[signal][:19].replace("T", " ") if signal in drifting else ""
         rows.append((signal, f"{mean:.4g} ± {spread:.2g}", *latest, since))
     return tuple(rows)
 
@@ -100,8 +100,8 @@ def _headline(run: History) -> Headline:
     last, drifting = run.last, len(run.drifting)
     figures = [(str(drifting), f"{'signal drifts' if drifting == 1 else 'signals drift'}")]
     if (agreement := run.shadow.agreement) is not None:
-        figures.append((percent(agreement[0]), f"agreement with FP32, {counted(run.shadow.samples, 'sample')}"))
-    figures.append((str(last.seen), f"samples answered, {last.watched} of them looked at"))
+        figures.append((percent(agreement[0]), f"agreement with FP32, {counted(run.shadow.compared, 'sample')}"))
+    figures.append((str(last.seen), f"samples answered, {last.watched} of them watched"))
     started = run.started
     facts = (
         ("network", f"{started.model}, in {started.engine}"),
@@ -121,14 +121,14 @@ def _pictures(run: History) -> tuple[Block, ...]:
     alternative = ". ".join(f"{name}: {last[name][1]:.2f}" for name in names if name in last)
     panel = Panel("", f"At last: {alternative}.", partial(_draw, run=run, names=names), 7.0, 3.0)
     caption = (
-        "Of the signals that were farthest. The bound is that of looks at 256 samples; those at 16 and at 64, which "
-        "find large changes sooner, have higher ones."
+        "Of the signals that were farthest. The bound is that of tests of 1024 samples; those of fewer, which find "
+        "large changes sooner, have higher ones."
     )
     return (Picture(Figure("distance", "Distance from calibration", caption, tuple(legend), (panel,)), "distance"),)
 
 
 def _shown(run: History) -> tuple[str, ...]:
-    """The signals that were farthest from what is usual."""
+    """The signals that were farthest from those of calibration."""
     farthest: dict[str, float] = {}
     for each in run.figures:
         for name, (_, distance) in each.signals.items():
@@ -142,7 +142,7 @@ def _draw(axes: Axes, run: History, names: Sequence[str]) -> None:
         told = [each for each in run.figures if name in each.signals]
         minutes = [_minutes(each, begun) for each in told]
         axes.plot(minutes, [each.signals[name][1] for each in told], style.line, color=style.value, linewidth=1.2)
-    axes.axhline(run.started.least, color=_BOUND.value, linestyle=_BOUND.line, linewidth=1)
+    axes.axhline(run.started.smallest_distance, color=_BOUND.value, linestyle=_BOUND.line, linewidth=1)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("minutes")
     axes.set_ylabel("distance")
@@ -166,5 +166,5 @@ def _told(run: History) -> Block:
 
 
 def _row(change: Changed) -> tuple[str, ...]:
-    what = "drifts" if change.event == "drift" else "is as usual again"
+    what = "drifts" if change.event == "drift" else "no longer drifts"
     return (change.time, change.signal, what, f"{change.mean:.4g}", f"{change.distance:.2f}", str(change.samples))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 from threading import Lock
@@ -12,26 +13,31 @@ from typing import Literal, Optional
 import numpy as np
 
 from quantkit.drift.signals import log_probabilities, margins
+from quantkit.errors import QuantkitError
+
+_LOG = logging.getLogger(__name__)
+
+_NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 Run = Callable[[np.ndarray, Optional[float]], list[np.ndarray]]
 """The outputs of the network in FP32 for a batch; the deadline is by ``time.monotonic``, None for none."""
 
-_NORMAL_975 = NormalDist().inv_cdf(0.975)
-
 
 @dataclass(frozen=True)
-class ShadowFigures:
+class ShadowStatus:
     """What was run in FP32.
 
     Attributes:
-        samples: the samples whose answers were compared.
+        compared: the samples whose answers were compared.
         agreeing: those with the same best class.
         answered: the samples that FP32 has answered, since INT8 was not sure.
+        failed: the samples that could not be compared.
     """
 
-    samples: int = 0
+    compared: int = 0
     agreeing: int = 0
     answered: int = 0
+    failed: int = 0
 
     @property
     def agreement(self) -> Optional[tuple[float, float, float]]:
@@ -39,13 +45,25 @@ class ShadowFigures:
 
         The interval is that of Wilson (Journal of the American Statistical Association 22, 1927).
         """
-        if not self.samples:
+        if not self.compared:
             return None
-        share, square = self.agreeing / self.samples, _NORMAL_975**2
-        middle = share + square / (2 * self.samples)
-        half = _NORMAL_975 * sqrt(share * (1 - share) / self.samples + square / (4 * self.samples**2))
-        scale = 1 + square / self.samples
+        share, square = self.agreeing / self.compared, _NORMAL_975**2
+        middle = share + square / (2 * self.compared)
+        half = _NORMAL_975 * sqrt(share * (1 - share) / self.compared + square / (4 * self.compared**2))
+        scale = 1 + square / self.compared
         return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowRows:
+    """Which samples of a batch FP32 is to run, as masks of shape (samples,)."""
+
+    compared: np.ndarray
+    unsure: np.ndarray
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.compared.any() or self.unsure.any())
 
 
 class Shadow:
@@ -56,51 +74,59 @@ class Shadow:
     ) -> None:
         """Take over the network; see ``Monitor`` for ``every`` and ``below``, ``SignalMaker`` for ``final``."""
         self._run, self._every, self._below, self._final = run, every, below, final
-        self._seen, self._figures, self._lock = 0, ShadowFigures(), Lock()
+        self._status, self._lock, self._random = ShadowStatus(), Lock(), np.random.default_rng()
 
     @property
-    def figures(self) -> ShadowFigures:
+    def status(self) -> ShadowStatus:
         """What was run until now."""
-        return self._figures
+        return self._status
 
-    def rows(self, outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Which samples of a batch to compare, and which to answer in FP32, as masks of shape (samples,)."""
-        samples = len(outputs[0])
+    def rows(self, outputs: Sequence[np.ndarray]) -> ShadowRows:
+        """Which samples of a batch to compare, a random one of so many on average, and which to answer in FP32."""
         with self._lock:
-            numbers = np.arange(self._seen, self._seen + samples)
-            self._seen += samples
-        compared = numbers % self._every == 0 if self._every else np.zeros(samples, bool)
-        return compared, self._unsure(outputs[0]) if self._below else np.zeros(samples, bool)
+            drawn = self._random.random(len(outputs[0]))
+        compared, unsure = drawn * self._every < min(1, self._every), np.zeros(len(drawn), bool)
+        return ShadowRows(compared, self._unsure(outputs[0]) if self._below else unsure)
 
     def answered(
-        self,
-        batch: np.ndarray,
-        outputs: list[np.ndarray],
-        compared: np.ndarray,
-        unsure: np.ndarray,
-        deadline: Optional[float],
+        self, batch: np.ndarray, outputs: list[np.ndarray], rows: ShadowRows, deadline: Optional[float]
     ) -> list[np.ndarray]:
-        """The outputs for a batch, with those of FP32 for the samples of ``unsure``.
+        """The outputs for a batch, with those of FP32 for the samples of which INT8 is not sure.
 
         Raises:
-            DeadlineExceeded: the deadline has passed.
-            QuantkitError: FP32 cannot be run.
+            DeadlineExceeded: the deadline has passed before these were answered.
+            QuantkitError: FP32 cannot answer them.
         """
+        compared, unsure = rows.compared, rows.unsure
         chosen = np.flatnonzero(compared | unsure)
-        if not len(chosen):
+        try:
+            exact = self._run(batch[chosen], deadline)
+        except QuantkitError as error:
+            self._count(failed=int(compared.sum()))
+            if unsure.any():
+                raise
+            _LOG.error("a sample cannot be compared with FP32: %s", error)
             return outputs
-        exact = self._run(batch[chosen], deadline)
-        best, same = (_best(rows) for rows in (exact[0], outputs[0][chosen]))
+        best, same = (_best(scores) for scores in (exact[0], outputs[0][chosen]))
         agreeing = (best == same) & compared[chosen]
-        with self._lock:
-            now = self._figures
-            self._figures = ShadowFigures(
-                now.samples + int(compared.sum()), now.agreeing + int(agreeing.sum()), now.answered + int(unsure.sum())
-            )
+        self._count(int(compared.sum()), int(agreeing.sum()), int(unsure.sum()))
+        if not unsure.any():
+            return outputs
         replaced = [output.copy() for output in outputs]
         for own, other in zip(replaced, exact):
             own[unsure] = other[unsure[chosen]]
         return replaced
+
+    def _count(self, compared: int = 0, agreeing: int = 0, answered: int = 0, failed: int = 0) -> None:
+        with self._lock:
+            now = self._status
+            self._status = replace(
+                now,
+                compared=now.compared + compared,
+                agreeing=now.agreeing + agreeing,
+                answered=now.answered + answered,
+                failed=now.failed + failed,
+            )
 
     def _unsure(self, scores: np.ndarray) -> np.ndarray:
         """Whose two best classes have probabilities that are closer than allowed."""

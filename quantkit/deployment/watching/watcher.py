@@ -1,19 +1,21 @@
-"""The watcher of a deployment: which samples are looked at, what they tell, and where that is written."""
+"""The watcher of a deployment: which samples are watched, what that shows, and where it is written."""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Optional
+from typing import Literal, Optional
 
 import numpy as np
 
-from quantkit.deployment.watching.drift_watch import Change, DriftWatch, Look
-from quantkit.deployment.watching.events import Changed, Ended, Event, EventLog, Figures, line_of, now, rounded
-from quantkit.deployment.watching.shadow import Shadow, ShadowFigures
+from quantkit.deployment.watching.drift_watch import Change, DriftWatch, SignalStatus
+from quantkit.deployment.watching.event_log import EventLog
+from quantkit.deployment.watching.events import Changed, Ended, Event, Figures, now, rounded
+from quantkit.deployment.watching.shadow import Shadow, ShadowRows, ShadowStatus
 from quantkit.drift.signals import SignalMaker
 from quantkit.lowering.input_quantizer import InputQuantizer
 
@@ -22,36 +24,52 @@ _LOG = logging.getLogger(__name__)
 # Seconds between two events with figures.
 _FIGURES_EVERY = 60.0
 
+_KINDS: Mapping[bool, Literal["drift", "recovered"]] = {True: "drift", False: "recovered"}
+
+# Seconds without a watched sample, at most, however long the last one took.
+_LONGEST_PAUSE = 60.0
+
 
 @dataclass(frozen=True)
-class Watched:
-    """What watching a deployment has told until now.
+class MonitorStatus:
+    """What monitoring a deployment has shown until now.
 
     Attributes:
         seen: the samples that were answered.
-        watched: those whose signals were looked at.
-        looks: the last look at each signal.
-        drifting: the signals that drift.
+        watched: those whose signals were computed.
+        signals: the signals that were tested.
+        drifting: the signals that drift, each with the time since when, in UTC, as ISO 8601 has it.
         shadow: what was run in FP32.
     """
 
     seen: int = 0
     watched: int = 0
-    looks: Mapping[str, Look] = field(default_factory=dict)
-    drifting: frozenset[str] = frozenset()
-    shadow: ShadowFigures = field(default_factory=ShadowFigures)
+    signals: Mapping[str, SignalStatus] = field(default_factory=dict)
+    drifting: Mapping[str, str] = field(default_factory=dict)
+    shadow: ShadowStatus = field(default_factory=ShadowStatus)
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
-    """A batch that is being computed: the signals of its input, and the batch itself where FP32 may need it."""
+class PendingBatch:
+    """A batch that is being computed.
 
-    signals: Optional[Mapping[str, np.ndarray]]
+    Attributes:
+        watched: the number of its sample that is watched; None: none is.
+        signals: those of this sample's input.
+        batch: what the network reads, where FP32 may need it.
+    """
+
+    watched: Optional[int]
+    signals: Mapping[str, np.ndarray]
     batch: Optional[np.ndarray]
 
 
 class Watcher:
-    """Watches the batches of one deployment; any thread may call it."""
+    """Watches the batches of one deployment; any thread may call it.
+
+    Of a batch one sample is watched, drawn at random, since those that come together may be alike, and tests of drift
+    take samples for independent.
+    """
 
     def __init__(
         self, maker: SignalMaker, drift: DriftWatch, share: float, shadow: Optional[Shadow], log: Optional[EventLog]
@@ -61,103 +79,119 @@ class Watcher:
         self._pause = 1 / share - 1
         self._cost = self._next = 0.0
         self._seen = self._watched = 0
+        self._since: dict[str, str] = {}
+        self._random = np.random.default_rng()
         self._lock, self._written = Lock(), time.monotonic()
-        self._closed = False
+        self._process, self._closed = os.getpid(), False
 
     @property
     def reads_floats(self) -> bool:
         """Whether batches must be float32, since FP32 may be run on them."""
         return self._shadow is not None
 
-    def watched(self) -> Watched:
-        """What was told until now."""
+    def status(self) -> MonitorStatus:
+        """What was shown until now."""
         with self._lock:
-            return self._now()
+            return self._status()
 
-    def begin(self, batch: np.ndarray, quantizer: Optional[InputQuantizer]) -> Begun:
+    def begin(self, batch: np.ndarray, quantizer: Optional[InputQuantizer]) -> PendingBatch:
         """Take note of a batch before it is computed; integers are those of the quantizer."""
         kept = None if self._shadow is None else batch
-        begun = time.monotonic()
         with self._lock:
-            if self._pause and begun < self._next:
-                return Begun(None, kept)
+            if (self._pause and time.monotonic() < self._next) or not len(batch):
+                return PendingBatch(None, {}, kept)
             # As long as the last one took, until it is known how long this one does.
-            self._next = begun + self._cost * self._pause
+            self._rest()
+            watched = int(self._random.integers(len(batch)))
+        begun = time.thread_time()
         integers = quantizer is not None and batch.dtype == quantizer.dtype
-        signals = self._maker.of_input(batch, 1 / quantizer.factor if quantizer is not None and integers else None)
+        scale = 1 / quantizer.factor if quantizer is not None and integers else None
+        signals = self._maker.of_input(batch[watched : watched + 1], scale)
         with self._lock:
-            self._cost = time.monotonic() - begun
-        return Begun(signals, kept)
+            self._cost = time.thread_time() - begun
+        return PendingBatch(watched, signals, kept)
 
-    def end(self, begun: Begun, outputs: list[np.ndarray], deadline: Optional[float]) -> list[np.ndarray]:
-        """Take note of a batch's outputs; FP32's take their place where INT8 was not sure.
-
-        Raises:
-            QuantkitError: FP32 cannot be run, or not in time.
-        """
-        if begun.signals is not None:
-            self._look(begun.signals, outputs)
-        if self._shadow is not None and begun.batch is not None:
-            compared, unsure = self._shadow.rows(outputs)
-            outputs = self._shadow.answered(begun.batch, outputs, compared, unsure, deadline)
+    def end(self, pending: PendingBatch, outputs: list[np.ndarray]) -> ShadowRows:
+        """Take note of a batch's outputs; returns the samples that FP32 is to run for ``answered``."""
+        events: list[Event] = []
+        begun = time.thread_time()
+        signals = pending.signals
+        if pending.watched is not None:
+            rows = slice(pending.watched, pending.watched + 1)
+            signals = {**signals, **self._maker.of_outputs([output[rows] for output in outputs])}
         with self._lock:
             self._seen += len(outputs[0])
-            if self._events is not None and time.monotonic() - self._written > _FIGURES_EVERY:
-                self._write_figures()
-        return outputs
+            if pending.watched is not None:
+                self._watched += 1
+                events += map(self._changed, self._drift.add(signals))
+                self._cost += time.thread_time() - begun
+                self._rest()
+            if time.monotonic() - self._written > _FIGURES_EVERY:
+                events.append(self._figures())
+        for event in events:
+            self._tell(event)
+        nothing = np.zeros(len(outputs[0]), bool)
+        return ShadowRows(nothing, nothing) if self._shadow is None else self._shadow.rows(outputs)
+
+    def answered(
+        self, pending: PendingBatch, outputs: list[np.ndarray], rows: ShadowRows, deadline: Optional[float]
+    ) -> list[np.ndarray]:
+        """The outputs for a batch, with those of FP32 in place of those that INT8 was not sure of.
+
+        Raises:
+            QuantkitError: FP32 cannot answer these, or not in time.
+        """
+        if self._shadow is None or pending.batch is None or not rows:
+            return outputs
+        return self._shadow.answered(pending.batch, outputs, rows, deadline)
 
     def close(self) -> None:
-        """Write the last events."""
+        """Write the last events; in a fork of its process nothing is done."""
+        if self._process != os.getpid():
+            return
         with self._lock:
-            if self._events is not None and not self._closed:
-                self._write_figures()
-                self._write(Ended(now()))
-                self._events.close()
-            self._closed = True
+            if self._closed:
+                return
+            self._closed, figures = True, self._figures()
+        if self._events is not None:
+            self._events.write(figures)
+            self._events.write(Ended(now()))
+            self._events.close()
 
-    def _look(self, inputs: Mapping[str, np.ndarray], outputs: list[np.ndarray]) -> None:
-        begun = time.monotonic()
-        signals = {**inputs, **self._maker.of_outputs(outputs)}
-        with self._lock:
-            self._watched += len(outputs[0])
-            for change in self._drift.add(signals):
-                self._tell(change)
-            self._cost += time.monotonic() - begun
-            self._next = time.monotonic() + self._cost * self._pause
+    def _rest(self) -> None:
+        self._next = time.monotonic() + min(_LONGEST_PAUSE, self._cost * self._pause)
 
-    def _tell(self, change: Change) -> None:
-        event = Changed(
-            now(),
-            "drift" if change.begins else "usual",
-            change.signal,
-            change.look.samples,
-            rounded(change.look.mean),
-            rounded(change.look.distance),
-        )
-        _LOG.warning("%s", line_of(event))
-        self._write(event)
+    def _changed(self, change: Change) -> Changed:
+        status, kind = change.status, _KINDS[change.begins]
+        figures = status.samples, rounded(status.mean), rounded(status.distance)
+        event = Changed(now(), kind, change.signal, *figures)
+        if change.begins:
+            self._since[change.signal] = event.time
+        else:
+            del self._since[change.signal]
+        return event
 
-    def _write_figures(self) -> None:
-        self._written, state = time.monotonic(), self._now()
-        signals = {name: (rounded(look.mean), rounded(look.distance)) for name, look in state.looks.items()}
-        shadow = state.shadow
-        self._write(
-            Figures(
-                now(),
-                state.seen,
-                state.watched,
-                signals,
-                tuple(sorted(state.drifting)),
-                shadow.samples,
-                shadow.agreeing,
-                shadow.answered,
-            )
-        )
-
-    def _write(self, event: Event) -> None:
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Changed):
+            _LOG.warning("%s", event)
         if self._events is not None and not self._closed:
             self._events.write(event)
 
-    def _now(self) -> Watched:
-        shadow = ShadowFigures() if self._shadow is None else self._shadow.figures
-        return Watched(self._seen, self._watched, self._drift.looks, self._drift.drifting, shadow)
+    def _figures(self) -> Figures:
+        self._written, status = time.monotonic(), self._status()
+        signals = {name: (rounded(each.mean), rounded(each.distance)) for name, each in status.signals.items()}
+        shadow = status.shadow
+        return Figures(
+            now(),
+            status.seen,
+            status.watched,
+            signals,
+            status.drifting,
+            shadow.compared,
+            shadow.agreeing,
+            shadow.answered,
+        )
+
+    def _status(self) -> MonitorStatus:
+        shadow = ShadowStatus() if self._shadow is None else self._shadow.status
+        return MonitorStatus(self._seen, self._watched, self._drift.signals, dict(self._since), shadow)

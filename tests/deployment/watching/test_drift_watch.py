@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.deployment.watching.drift_watch import FALSE_ALARMS, LOOKS, Change, DriftWatch
+from quantkit.deployment.watching.drift_watch import FALSE_ALARM, SIZES, Change, DriftWatch
 from quantkit.drift.reference import DriftReference, reference_of
 from quantkit.drift.two_samples import chance
 
@@ -38,78 +38,88 @@ def test_what_is_usual_is_never_told(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
     assert [change for _ in range(100) for change in watch.add(drawn(64))] == []
     assert not watch.drifting
-    assert set(watch.looks) == set(NAMES)
+    assert set(watch.signals) == set(NAMES)
 
 
-def test_a_large_shift_is_told_at_the_first_look_and_once(reference: DriftReference) -> None:
+def test_a_large_shift_is_told_at_the_first_test_and_once(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    assert watch.add(drawn(LOOKS[0] - 1, 10.0)) == []
+    assert watch.add(drawn(SIZES[0] - 1, 10.0)) == []
     changes = watch.add(drawn(1, 10.0))
     assert told(changes) == [("output.margin", True)]
-    assert changes[0].look == watch.looks["output.margin"]
-    assert changes[0].look.samples == LOOKS[0]
-    assert changes[0].look.distance == 1.0
+    assert changes[0].status == watch.signals["output.margin"]
+    assert changes[0].status.samples == SIZES[0]
+    assert changes[0].status.distance == 1.0
     assert watch.drifting == {"output.margin"}
     assert [change for _ in range(50) for change in watch.add(drawn(16, 10.0))] == []
 
 
 def test_a_smaller_shift_takes_more_samples(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    changes = watch.add(drawn(LOOKS[-1], 1.2))
+    changes = watch.add(drawn(SIZES[2], 1.0))
     assert told(changes) == [("output.margin", True)]
-    assert changes[0].look.samples > LOOKS[0]
+    assert changes[0].status.samples > SIZES[0]
 
 
-def test_it_is_as_usual_again_after_a_whole_window(reference: DriftReference) -> None:
+def test_it_is_over_when_enough_samples_say_so(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    watch.add(drawn(LOOKS[-1], 10.0))
-    assert watch.add(drawn(LOOKS[-1] - 1)) == []
+    assert told(watch.add(drawn(SIZES[1], 10.0))) == [("output.margin", True)]
+    # The test of 256 has these, too, and still rejects.
+    assert watch.add(drawn(SIZES[2] - SIZES[1] - 1, 1.0)) == []
+    assert watch.add(drawn(1, 1.0)) == []
+    assert watch.add(drawn(SIZES[2] - 1)) == []
     assert watch.drifting == {"output.margin"}
     assert told(watch.add(drawn(1))) == [("output.margin", False)]
     assert not watch.drifting
 
 
-def test_a_large_shift_is_told_soon_wherever_it_begins(reference: DriftReference) -> None:
-    for before in (0, 1, 70, 250, 1000):
-        watch = DriftWatch(reference)
-        assert watch.add(drawn(before)) == []
-        assert told(watch.add(drawn(2 * LOOKS[0] - 1, 10.0))) == [("output.margin", True)]
+def test_what_took_many_samples_to_tell_takes_as_many_to_settle() -> None:
+    watch = DriftWatch(reference_of([drawn(3000)]))
+    changes = watch.add(drawn(SIZES[3], 0.3))
+    assert [(change.signal, change.status.samples) for change in changes] == [("output.margin", SIZES[3])]
+    assert watch.add(drawn(SIZES[3] - 1)) == []
+    assert told(watch.add(drawn(1))) == [("output.margin", False)]
 
 
-def test_a_shift_within_a_window_keeps_the_signal_until_the_next(reference: DriftReference) -> None:
+def test_a_short_shift_ends_with_the_next_settling_test(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    assert told(watch.add(drawn(LOOKS[0], 10.0))) == [("output.margin", True)]
-    watch.add(drawn(LOOKS[-1] - LOOKS[0]))
-    assert watch.drifting == {"output.margin"}
-    assert told(watch.add(drawn(LOOKS[-1]))) == [("output.margin", False)]
+    assert told(watch.add(drawn(SIZES[0], 10.0))) == [("output.margin", True)]
+    assert told(watch.add(drawn(SIZES[2] - SIZES[0]))) == [("output.margin", False)]
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 100, 1000])
 def test_the_sizes_of_batches_change_nothing(reference: DriftReference, size: int) -> None:
-    whole = {name: np.concatenate([drawn(700)[name], drawn(300, 3.0)[name]]) for name in NAMES}
+    first, second = drawn(700), drawn(1800, 3.0)
+    whole = {name: np.concatenate([first[name], second[name]]) for name in NAMES}
     one, other = DriftWatch(reference), DriftWatch(reference)
     expected = one.add(whole)
     changes = []
-    for start in range(0, 1000, size):
+    for start in range(0, 2500, size):
         changes += other.add({name: values[start : start + size] for name, values in whole.items()})
     assert changes == expected
-    assert (other.looks, other.drifting) == (one.looks, one.drifting)
+    assert (other.signals, other.drifting) == (one.signals, one.drifting)
 
 
 def test_the_level_is_shared_among_signals(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    assert chance(watch.least, 100, LOOKS[-1]) == pytest.approx(FALSE_ALARMS / len(NAMES))
-    assert DriftWatch(reference_of([drawn(8)])).least > 1
+    assert chance(watch.smallest_distance, 100, SIZES[-1]) == pytest.approx(FALSE_ALARM / len(NAMES))
+    assert DriftWatch(reference_of([drawn(7)])).smallest_distance > 1
 
 
 def test_what_is_not_finite_and_what_is_not_known_is_left_out(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    signals = drawn(LOOKS[0] + 1)
+    signals = drawn(SIZES[0])
     signals["input.mean"][3] = np.nan
-    assert watch.add({**signals, "output7.mean": np.ones(LOOKS[0] + 1)}) == []
-    assert {look.samples for look in watch.looks.values()} == {LOOKS[0]}
-    assert np.isfinite([look.mean for look in watch.looks.values()]).all()
-    assert watch.add({"output7.mean": np.ones(300)}) == []
-    # Integers have no values beyond the range.
-    del signals["input.mean"]
-    watch.add(signals)
+    assert watch.add({**signals, "output7.mean": np.ones(SIZES[0])}) == []
+    assert set(watch.signals) == {"input.spread", "output.margin"}
+    watch.add({"input.mean": np.zeros(1)})
+    assert set(watch.signals) == set(NAMES)
+    assert np.isfinite([status.mean for status in watch.signals.values()]).all()
+
+
+def test_a_signal_that_is_no_longer_given_keeps_drifting(reference: DriftReference) -> None:
+    watch = DriftWatch(reference)
+    watch.add(drawn(SIZES[0], 10.0))
+    others = drawn(5000)
+    del others["output.margin"]
+    assert watch.add(others) == []
+    assert watch.drifting == {"output.margin"}

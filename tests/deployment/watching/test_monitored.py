@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,7 +22,7 @@ from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.streams import Streams
-from quantkit.deployment.watching.drift_watch import LOOKS
+from quantkit.deployment.watching.drift_watch import SIZES
 from quantkit.deployment.watching.history import read_events
 from quantkit.errors import BundleError, DeadlineExceeded, UserError
 from tests.requirements import requires
@@ -46,26 +47,30 @@ def reddish(images: np.ndarray) -> np.ndarray:
     return (images * np.array([1.0, 0.7, 0.7])).astype(np.uint8)
 
 
+def drifting(predictor: Predictor, images: np.ndarray) -> set[str]:
+    """The signals that drift after these images, one by one."""
+    for image in images:
+        predictor.predict(image)
+    status = predictor.monitor_status()
+    assert status is not None
+    return set(status.drifting)
+
+
 def test_its_own_images_do_not_drift(usual: Bundle, images: np.ndarray) -> None:
     with Predictor(usual, monitor=ALL) as predictor:
-        for _ in range(3):
-            predictor.predict(images)
-        watched = predictor.watched()
-    assert watched is not None
-    assert watched.seen == watched.watched == 3 * len(images)
-    assert watched.drifting == frozenset()
+        assert drifting(predictor, np.concatenate([images] * 3)) == set()
+        status = predictor.monitor_status()
+    assert status is not None
+    assert status.seen == status.watched == 3 * len(images)
 
 
 @pytest.mark.parametrize("shift", [night, noise, unscaled, reddish])
-def test_shifts_are_told_by_the_second_look(
+def test_shifts_are_told_by_the_second_test(
     usual: Bundle, images: np.ndarray, shift: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     with Predictor(usual, monitor=ALL) as predictor:
-        predictor.predict(images[:256])
-        assert predictor.watched() is not None
-        assert predictor.watched().drifting == frozenset()  # type: ignore[union-attr]
-        predictor.predict(shift(images[256 : 256 + LOOKS[1]]))
-        assert predictor.watched().drifting  # type: ignore[union-attr]
+        assert drifting(predictor, images[: SIZES[2]]) == set()
+        assert drifting(predictor, shift(images[SIZES[2] :][: SIZES[1]]))
 
 
 @pytest.mark.parametrize("spread", [Instances(1), Streams(1)])
@@ -75,34 +80,47 @@ def test_instances_and_streams_are_watched(usual: Bundle, images: np.ndarray, sp
         expected = Predictor(usual, engine="onnxruntime").predict(images[:50])
         np.testing.assert_allclose(predictor.predict(images[:50]), expected, atol=1e-4)
         np.testing.assert_allclose(asyncio.run(predictor.predict_async(images[:50])), expected, atol=1e-4)
-        list(predictor.stream(night(images[:100])))
-        watched = predictor.watched()
-    assert watched is not None
-    assert watched.seen == watched.watched == 200
-    assert "input.mean" in watched.drifting
+        assert "input.mean" in drifting(predictor, night(images[:56]))
+        status = predictor.monitor_status()
+    assert status is not None
+    # Batches have 16 images at most, of which one is watched.
+    assert (status.seen, status.watched) == (156, 64)
 
 
 def test_threads_share_a_watcher(usual: Bundle, images: np.ndarray) -> None:
     with Predictor(usual, monitor=ALL) as predictor, ThreadPoolExecutor(4) as threads:
-        list(threads.map(predictor.predict, np.split(images[:320], 20)))
-        assert predictor.watched().seen == predictor.watched().watched == 320  # type: ignore[union-attr]
+        list(threads.map(predictor.predict, np.split(images[:320], 40)))
+        status = predictor.monitor_status()
+    assert status is not None
+    assert (status.seen, status.watched) == (320, 40)
 
 
 def test_pixels_and_their_values_have_the_same_signals(usual: Bundle, images: np.ndarray) -> None:
     """The network is handed integers, or values, and rounding is of no account."""
     with Predictor(usual, monitor=ALL) as one, Predictor(usual, monitor=ALL) as other:
-        one.predict(images[:64])
-        other.predict(np.concatenate(list(replace(other._inputs, quantizer=None).batches(images[:64]))))
-        first, second = one.watched(), other.watched()
+        drifting(one, images[:64])
+        drifting(other, np.concatenate(list(replace(other._inputs, quantizer=None).batches(images[:64]))))
+        first, second = one.monitor_status(), other.monitor_status()
     assert first is not None and second is not None
-    for name in first.looks:
-        assert first.looks[name].mean == pytest.approx(second.looks[name].mean, abs=0.01), name
+    assert set(second.signals) - set(first.signals) == {"input.beyond"}
+    for name in first.signals:
+        assert first.signals[name].mean == pytest.approx(second.signals[name].mean, abs=0.01), name
+
+
+def test_last_events_are_written_without_closing(usual: Bundle, images: np.ndarray, events: Path) -> None:
+    predictor = Predictor(usual, monitor=Monitor(share=1.0, events=events))
+    predictor.predict(images[0])
+    del predictor
+    gc.collect()
+    (run,) = read_events(events).runs
+    assert run.ended
+    assert run.last.seen == 1
 
 
 def test_fp32_answers_where_int8_is_not_sure_and_is_compared(
     usual: Bundle, bundle: Bundle, images: np.ndarray, events: Path
 ) -> None:
-    monitor = Monitor(reference=bundle.directory, shadow=10, fp32_below=0.9, events=events)
+    monitor = Monitor(reference=bundle.directory, shadow=1, fp32_below=0.9, events=events)
     exact, integer = Predictor(bundle).predict(images), Predictor(usual).predict(images)
     with quantkit.load(usual.directory, monitor=monitor) as predictor:
         found = predictor.predict(images)
@@ -116,9 +134,9 @@ def test_fp32_answers_where_int8_is_not_sure_and_is_compared(
         np.testing.assert_allclose(outputs[~unsure], integer[~unsure], atol=1e-4)
     (run,) = read_events(events).runs
     assert run.ended
-    assert run.shadow.samples == 2 * len(images) / 10
+    assert run.shadow.compared == 2 * len(images)
     assert run.shadow.answered == 2 * unsure.sum()
-    assert run.shadow.agreeing == 2 * (exact.argmax(axis=1) == integer.argmax(axis=1))[::10].sum()
+    assert run.shadow.agreeing == 2 * (exact.argmax(axis=1) == integer.argmax(axis=1)).sum()
 
 
 def test_fp32_has_the_time_of_the_request(usual: Bundle, bundle: Bundle, images: np.ndarray) -> None:
@@ -133,7 +151,7 @@ def test_fp32_has_the_time_of_the_request(usual: Bundle, bundle: Bundle, images:
 
 
 def test_without_a_monitor_nothing_is_watched(usual: Bundle) -> None:
-    assert Predictor(usual).watched() is None
+    assert Predictor(usual).monitor_status() is None
 
 
 def test_bundles_that_do_not_say_what_is_usual_are_refused(
@@ -190,6 +208,7 @@ def test_damaged_signals_are_told(usual: Bundle, resign: Callable[[Path], None],
         ({"shadow": -1}, "shadow is -1"),
         ({"fp32_below": -0.1}, "fp32_below is -0.1"),
         ({"fp32_below": 0.1}, "needs the network in FP32"),
+        ({"shadow": 10}, "needs the network in FP32"),
         ({"events": 3}, "events"),
         ({"reference": b"x"}, "reference"),
     ],

@@ -10,12 +10,13 @@ import numpy as np
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.read import read_bundle
 from quantkit.data.joined_inputs import reads_tokens
+from quantkit.deployment.monitored_runner import MonitoredRunner
 from quantkit.deployment.network import open_network
 from quantkit.deployment.runner import Runner, Turns
-from quantkit.deployment.watched_runner import WatchedRunner
 from quantkit.deployment.watching.drift_watch import DriftWatch
-from quantkit.deployment.watching.events import EventLog, Started, now, rounded
-from quantkit.deployment.watching.monitor import Monitor
+from quantkit.deployment.watching.event_log import EventLog
+from quantkit.deployment.watching.events import Started, now, rounded
+from quantkit.deployment.watching.monitor import SHADOW, Monitor
 from quantkit.deployment.watching.shadow import Shadow
 from quantkit.deployment.watching.watcher import Watcher
 from quantkit.drift.reference import DriftReference
@@ -23,7 +24,7 @@ from quantkit.drift.signals import SignalMaker
 from quantkit.errors import UserError
 
 
-def watched(runner: Runner, bundle: Bundle, monitor: Optional[Monitor]) -> tuple[Runner, Optional[Watcher]]:
+def monitored(runner: Runner, bundle: Bundle, monitor: Optional[Monitor]) -> tuple[Runner, Optional[Watcher]]:
     """A runner of a bundle's network, watched as a monitor says, and what watches it; without one, itself.
 
     Raises:
@@ -36,21 +37,22 @@ def watched(runner: Runner, bundle: Bundle, monitor: Optional[Monitor]) -> tuple
     except BaseException:
         runner.close()
         raise
-    return WatchedRunner(runner, watcher), watcher
+    return MonitoredRunner(runner, watcher), watcher
 
 
 def opened_watcher(bundle: Bundle, engine: str, monitor: Monitor) -> Watcher:
     """The watcher of a bundle's network in an engine.
 
     Raises:
-        UserError: the bundle does not say what is usual, or of too few samples; the reference is not the same network
-            in FP32; or the events cannot be written.
+        UserError: the bundle does not hold the signals of calibration, or those of too few samples; the reference is
+            not the same network in FP32; or the events cannot be written.
         QuantkitError: the reference cannot be opened.
     """
-    maker, drift = _signal_maker(bundle), DriftWatch(_usual(bundle))
-    if drift.least > 1:
+    reference = _reference(bundle)
+    maker, drift = signal_maker(bundle), DriftWatch(reference)
+    if drift.smallest_distance > 1:
         raise UserError(
-            f"{bundle.directory} was made with {_usual(bundle).samples} calibration samples, too few to tell drift "
+            f"{bundle.directory} was made with {reference.samples} calibration samples, too few to tell drift "
             "from chance; quantize with 32 or more (--calib)"
         )
     shadow = _shadow(bundle, engine, monitor, maker)
@@ -58,19 +60,24 @@ def opened_watcher(bundle: Bundle, engine: str, monitor: Monitor) -> Watcher:
     return Watcher(maker, drift, monitor.share, shadow, log)
 
 
-def _usual(bundle: Bundle) -> DriftReference:
+def _reference(bundle: Bundle) -> DriftReference:
     if bundle.drift is not None:
         return bundle.drift
     if bundle.manifest.kind == "fp32":
         raise UserError(f"{bundle.directory} is an FP32 bundle, which was not calibrated; monitor an INT8 one")
     raise UserError(
         f"{bundle.directory} does not say what its network usually reads: it was calibrated on the built-in "
-        "photographs, or by an older quantkit; quantize with typical samples of your own (--calib-data, "
-        "calibration_data)"
+        "photographs, its agreement with FP32 was not measured, or an older quantkit made it; quantize with typical "
+        "samples of your own (--calib-data, calibration_data)"
     )
 
 
-def _signal_maker(bundle: Bundle) -> SignalMaker:
+def signal_maker(bundle: Bundle) -> SignalMaker:
+    """What computes the signals of a bundle's network.
+
+    Raises:
+        BundleError: its calibration table cannot be read.
+    """
     table, manifest = bundle.table, bundle.manifest
     return SignalMaker(
         None if table is None else table.ranges.get(manifest.input.name),
@@ -87,10 +94,11 @@ def _shadow(bundle: Bundle, engine: str, monitor: Monitor, maker: SignalMaker) -
     own, other = bundle.manifest, reference.manifest
     if other.kind != "fp32":
         raise UserError(f"{reference.directory} is an INT8 bundle; give the fused FP32 one, of `quantkit fuse`")
-    if (own.input, own.source.sha256) != (other.input, other.source.sha256) or len(own.outputs) != len(other.outputs):
+    shapes = ([(output.shape, output.scores) for output in each.outputs] for each in (own, other))
+    if (own.input, own.source.sha256, next(shapes)) != (other.input, other.source.sha256, next(shapes)):
         raise UserError(
-            f"{reference.directory} is not the network of {bundle.directory} in FP32: its input or its weights differ; "
-            "fuse the network that was quantized"
+            f"{reference.directory} is not the network of {bundle.directory} in FP32: its input, its outputs or its "
+            "weights differ; fuse the network that was quantized"
         )
     if not own.class_scores:
         raise UserError(f"the network {own.name!r} puts out no class scores to compare; leave the reference out")
@@ -99,10 +107,11 @@ def _shadow(bundle: Bundle, engine: str, monitor: Monitor, maker: SignalMaker) -
     def run(batch: np.ndarray, deadline: Optional[float]) -> list[np.ndarray]:
         return next(network.outputs([batch], deadline))
 
-    return Shadow(run, monitor.shadow, monitor.fp32_below, maker.final)
+    every = SHADOW if monitor.shadow is None else monitor.shadow
+    return Shadow(run, every, monitor.fp32_below, maker.final)
 
 
 def _started(bundle: Bundle, engine: str, drift: DriftWatch) -> Started:
-    usual = _usual(bundle)
-    pairs = {name: (rounded(usual.means[name]), rounded(usual.spreads[name])) for name in usual.signals}
-    return Started(now(), bundle.manifest.name, bundle.sha256, engine, usual.samples, rounded(drift.least), pairs)
+    reference, distance = _reference(bundle), rounded(drift.smallest_distance)
+    pairs = {name: (rounded(reference.means[name]), rounded(reference.spreads[name])) for name in reference.signals}
+    return Started(now(), bundle.manifest.name, bundle.sha256, engine, reference.samples, distance, pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
@@ -11,17 +12,18 @@ import numpy as np
 
 from quantkit.deployment.network import Step
 from quantkit.deployment.runner import Outputs, Runner, RunnerStatus
-from quantkit.deployment.watching.watcher import Begun, Watcher
+from quantkit.deployment.watching.watcher import PendingBatch, Watcher
 from quantkit.lowering.input_quantizer import InputQuantizer
 
 
-class WatchedRunner:
+class MonitoredRunner:
     """The ``Runner`` that shows another one's batches to a watcher."""
 
     def __init__(self, runner: Runner, watcher: Watcher) -> None:
-        """Take over the runner, and the watcher."""
+        """Take over the runner, and the watcher, which writes its last events when this is gone."""
         self._runner, self._watcher = runner, watcher
         self.engine, self.instances, self.streams = runner.engine, runner.instances, runner.streams
+        self._finalizer = weakref.finalize(self, watcher.close)
 
     @property
     def quantizer(self) -> Optional[InputQuantizer]:
@@ -35,26 +37,27 @@ class WatchedRunner:
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``Runner``."""
-        begun: deque[Begun] = deque()
+        pending: deque[PendingBatch] = deque()
 
         def drawn() -> Iterator[np.ndarray]:
             for batch in batches:
-                begun.append(self._watcher.begin(batch, self._runner.quantizer))
+                pending.append(self._watcher.begin(batch, self._runner.quantizer))
                 yield batch
 
         for outputs in self._runner.outputs(drawn(), deadline):
-            yield self._watcher.end(begun.popleft(), outputs, deadline)
+            batch = pending.popleft()
+            yield self._watcher.answered(batch, outputs, self._watcher.end(batch, outputs), deadline)
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
-        begun = [self._watcher.begin(batch, self._runner.quantizer) for batch in batches]
-        found = await self._runner.outputs_async(batches, deadline)
-        if not self._watcher.reads_floats:
-            return [self._watcher.end(each, outputs, deadline) for each, outputs in zip(begun, found)]
-        # FP32 may take long.
-        return [
-            await asyncio.to_thread(self._watcher.end, each, outputs, deadline) for each, outputs in zip(begun, found)
-        ]
+        pending = [self._watcher.begin(batch, self._runner.quantizer) for batch in batches]
+        found = []
+        for batch, outputs in zip(pending, await self._runner.outputs_async(batches, deadline)):
+            rows = self._watcher.end(batch, outputs)
+            # FP32 may take long.
+            replaced = asyncio.to_thread(self._watcher.answered, batch, outputs, rows, deadline) if rows else None
+            found.append(outputs if replaced is None else await replaced)
+        return found
 
     def status(self) -> RunnerStatus:
         """See ``Runner``."""
@@ -62,5 +65,7 @@ class WatchedRunner:
 
     def close(self) -> None:
         """See ``Runner``."""
-        self._runner.close()
-        self._watcher.close()
+        try:
+            self._runner.close()
+        finally:
+            self._finalizer()
