@@ -154,7 +154,9 @@ def _rows(bundle: Bundle, test: Samples, others: Iterator[tuple[str, Samples]]) 
     for change, prepared in _PREPROCESSING.items():
         yield _row(bundle, name, change, usual, _signals(bundle, prepared(preprocess), images))
     for change, samples in others:
-        yield _row(bundle, name, change, usual, _signals(bundle, preprocess, _images(samples)))
+        sized = preprocess.crop or preprocess.fit
+        fitted = preprocess if sized else replace(preprocess, resize=None, fit="stretch")
+        yield _row(bundle, name, change, usual, _signals(bundle, fitted, _images(samples)))
 
 
 def _images(samples: Samples) -> list[np.ndarray]:

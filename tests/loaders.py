@@ -161,6 +161,18 @@ def _load_deployment(path: Path) -> object:
     return repr(read_deployment(path))
 
 
+def _load_signals(path: Path) -> object:
+    from quantkit.drift.reference import read_reference, reference_bytes
+
+    return reference_bytes(read_reference(path))
+
+
+def _load_events(path: Path) -> object:
+    from quantkit.deployment.watching.history import read_events
+
+    return repr(read_events(path))
+
+
 def _load_build(path: Path) -> object:
     from unittest.mock import patch
 
@@ -247,6 +259,8 @@ LOADERS = (
     Loader("trust record", "net.params.record.json", sound.trust_record, _load_trusted),
     Loader("engines", "engines/net.json", sound.engines, _load_engines),
     Loader("deployment", "deployment.toml", sound.deployment, _load_deployment),
+    Loader("signals of a bundle", "signals.npz", sound.signals, _load_signals, checked=True),
+    Loader("events of a deployment", "events.jsonl", sound.events, _load_events),
     Loader("build", "builds/b/build.json", sound.build_record, _load_build),
     Loader("suite", "suite.toml", sound.suite_file, _load_suite),
     Loader("accuracy suite", "suite.toml", sound.accuracy_suite_file, _load_accuracy_suite),

@@ -269,6 +269,26 @@ def deployment() -> bytes:
     return deployment_text(Deployment(bundle, host, "mxnet", "1.9.1", Instances("core"), goal, evidence)).encode()
 
 
+def signals() -> bytes:
+    from quantkit.drift.reference import reference_bytes, reference_of
+
+    values = np.linspace(0, 1, 9)
+    return reference_bytes(reference_of([{"input.mean": values, "input.spread": values + 1, "output.mean": -values}]))
+
+
+def events() -> bytes:
+    from quantkit.deployment.watching.events import Changed, Ended, Figures, Started
+
+    time = "2026-01-02T03:04:05+00:00"
+    told = [
+        Started(time, "net", "0" * 64, "mxnet", 64, 0.4, {"input.mean": (0.5, 0.25)}),
+        Changed(time, "drift", "input.mean", 16, 2.0, 1.0),
+        Figures(time, 100, 50, {"input.mean": (2.0, 1.0)}, {"input.mean": time}, 10, 9, 1),
+        Ended(time),
+    ]
+    return b"".join(json.dumps(asdict(each)).encode() + b"\n" for each in told)
+
+
 def build_record() -> bytes:
     from pydantic import TypeAdapter
 

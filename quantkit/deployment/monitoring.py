@@ -57,7 +57,7 @@ def opened_watcher(bundle: Bundle, engine: str, monitor: Monitor) -> Watcher:
         )
     shadow = _shadow(bundle, engine, monitor, maker)
     log = None if monitor.events is None else EventLog(monitor.events, _started(bundle, engine, drift))
-    return Watcher(maker, drift, monitor.share, shadow, log)
+    return Watcher(bundle.manifest.name, maker, drift, monitor.share, shadow, log)
 
 
 def _reference(bundle: Bundle) -> DriftReference:

@@ -143,7 +143,7 @@ def test_a_monitor_tells_what_drifts(net: Bundle, digits_usual: Path, tmp_path: 
     for name in ("seen", "compared"):
         assert f'quantkit_{name}_samples_total{{model="net",version="1"}} {number}.0' in figures
     assert 'quantkit_watched_samples_total{model="net",version="1"} 16.0' in figures
-    assert "input.mean drifts: mean 9" in err
+    assert ": input.mean drifts: mean 9" in err
     (run,) = read_events(tmp_path / "told" / "net-1.jsonl").runs
     assert run.ended
     assert "input.mean" in run.drifting

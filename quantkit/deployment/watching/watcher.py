@@ -72,10 +72,16 @@ class Watcher:
     """
 
     def __init__(
-        self, maker: SignalMaker, drift: DriftWatch, share: float, shadow: Optional[Shadow], log: Optional[EventLog]
+        self,
+        name: str,
+        maker: SignalMaker,
+        drift: DriftWatch,
+        share: float,
+        shadow: Optional[Shadow],
+        log: Optional[EventLog],
     ) -> None:
-        """Begin with no sample; see ``Monitor`` for ``share``."""
-        self._maker, self._drift, self._shadow, self._events = maker, drift, shadow, log
+        """Begin with no sample; ``name`` is the network's, for messages, and see ``Monitor`` for ``share``."""
+        self._name, self._maker, self._drift, self._shadow, self._events = name, maker, drift, shadow, log
         self._pause = 1 / share - 1
         self._cost = self._next = 0.0
         self._seen = self._watched = 0
@@ -173,7 +179,7 @@ class Watcher:
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, Changed):
-            _LOG.warning("%s", event)
+            _LOG.warning("%s: %s", self._name, event)
         if self._events is not None and not self._closed:
             self._events.write(event)
 

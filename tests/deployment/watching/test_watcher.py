@@ -62,7 +62,7 @@ def watch(watcher: Watcher, shift: float = 0.0) -> None:
 
 
 def test_its_share_of_the_time_is_kept(clock: Clock) -> None:
-    watcher = Watcher(MAKER, drift(), 0.01, None, None)
+    watcher = Watcher("net", MAKER, drift(), 0.01, None, None)
     begun = clock.now
     for _ in range(5000):
         watch(watcher)
@@ -74,7 +74,7 @@ def test_its_share_of_the_time_is_kept(clock: Clock) -> None:
 
 
 def test_a_long_delay_does_not_stop_it_for_long(clock: Clock) -> None:
-    watcher = Watcher(MAKER, drift(), 0.01, None, None)
+    watcher = Watcher("net", MAKER, drift(), 0.01, None, None)
     pending = watcher.begin(batch(), None)
     watcher._cost += 3600.0
     watcher.end(pending, [batch()])
@@ -84,7 +84,7 @@ def test_a_long_delay_does_not_stop_it_for_long(clock: Clock) -> None:
 
 
 def test_one_sample_of_each_batch_is_watched_where_all_the_time_is_given(clock: Clock) -> None:
-    watcher = Watcher(MAKER, drift(), 1.0, None, None)
+    watcher = Watcher("net", MAKER, drift(), 1.0, None, None)
     for _ in range(10):
         watch(watcher)
     assert (watcher.status().watched, watcher.status().seen) == (10, 80)
@@ -94,7 +94,7 @@ def test_one_sample_of_each_batch_is_watched_where_all_the_time_is_given(clock: 
 
 def test_figures_are_written_once_a_minute_and_at_the_end(clock: Clock, events: Path) -> None:
     log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
-    watcher = Watcher(MAKER, drift(), 1.0, None, log)
+    watcher = Watcher("net", MAKER, drift(), 1.0, None, log)
     for _ in range(100):
         watch(watcher)
         clock.now += 3
@@ -109,7 +109,7 @@ def test_figures_are_written_once_a_minute_and_at_the_end(clock: Clock, events: 
 
 def test_a_fork_leaves_the_events_to_its_parent(events: Path) -> None:
     log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
-    watcher = Watcher(MAKER, drift(), 1.0, None, log)
+    watcher = Watcher("net", MAKER, drift(), 1.0, None, log)
     with watcher._lock:
         child = os.fork()
         if not child:
@@ -124,7 +124,7 @@ def test_a_fork_leaves_the_events_to_its_parent(events: Path) -> None:
 
 def test_what_drifts_is_in_the_log_and_among_the_events(events: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
-    watcher = Watcher(MAKER, drift(), 1.0, None, log)
+    watcher = Watcher("net", MAKER, drift(), 1.0, None, log)
     with caplog.at_level(logging.WARNING):
         for _ in range(16):
             watch(watcher, 5.0)
