@@ -16,10 +16,13 @@ _Read = TypeVar("_Read")
 _ATTEMPTS = 10
 
 
-def reading_whole(directory: Path, read: Callable[[], _Read]) -> _Read:
+def reading_whole(
+    directory: Path, read: Callable[[], _Read], discard: Callable[[_Read], object] = lambda content: None
+) -> _Read:
     """The result of ``read`` for the bundle in ``directory``, with all files from one bundle.
 
-    If another bundle has replaced it meanwhile, which the manifest shows, that one is read instead.
+    If another bundle has replaced it meanwhile, which the manifest shows, that one is read instead, once ``discard`` was
+    given what was read.
 
     Raises:
         BundleError: the bundle was replaced in each of ten attempts.
@@ -35,6 +38,7 @@ def reading_whole(directory: Path, read: Callable[[], _Read]) -> _Read:
         else:
             if _manifest(directory) == before:
                 return content
+            discard(content)
     raise BundleError(f"{directory} was replaced each time it was read; wait for the process that writes it")
 
 

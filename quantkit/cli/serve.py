@@ -76,7 +76,7 @@ class MonitorOptions:
         "--events",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Folder for what a monitor tells, NAME-VERSION.jsonl each, which `quantkit watch` reads.",
+        help="Folder for the events of a monitor, NAME/VERSION.jsonl each, which `quantkit watch` reads.",
     )
     references: tuple[Path, ...] = option(
         "--reference",
@@ -96,7 +96,7 @@ class MonitorOptions:
         type=click.FloatRange(0, 1),
         default=0.0,
         metavar="MARGIN",
-        help="Answer in FP32 where the probabilities of the two best classes are closer.",
+        help="Answer in FP32 where the probabilities of the two best classes differ by less.",
     )
 
 
@@ -168,6 +168,9 @@ def serve(
         raise UserError(f"{asked} is for a monitor; give --monitor as well")
     wanted = Monitoring(monitor.events, monitor.references, monitor.shadow, monitor.fp32_below)
     watched = monitors(places, wanted) if monitor.on else {}
+    for each in places if monitor.on else ():
+        if each not in watched:
+            terminal.warn(f"{each.directory} is not watched: it does not say what its network read in calibration")
     with ExitStack() as stack:
         listener = stack.enter_context(listening(place))
         models = stack.enter_context(loaded_models(places, engine, instances, deployments, bounds.pixels, watched))

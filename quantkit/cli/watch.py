@@ -13,14 +13,14 @@ from quantkit.cli.terminal import Terminal
 from quantkit.extras import require
 
 if TYPE_CHECKING:
-    from quantkit.deployment.watching.history import Events, History
+    from quantkit.deployment.watching.history import Events
 
 
 @click.command(
     cls=Verb,
     examples=(
-        "quantkit watch events/resnet50_v1-int8-1.jsonl",
-        "quantkit watch events/resnet50_v1-int8-1.jsonl --out drift.html",
+        "quantkit watch events/resnet50_v1-int8/1.jsonl",
+        "quantkit watch events/resnet50_v1-int8/1.jsonl --out drift.html",
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -49,7 +49,7 @@ def watch(terminal: Terminal, file: Path, out: Optional[Path], force: bool) -> N
         content = page(document(file.name, events)).encode()
         with terminal.work.writing(out), writing(out) as target:
             target.write(content)
-    terminal.show(_result(events, out), *_texts(events.runs[-1]), "" if out is None else f"\n{out}")
+    terminal.show(_result(events, out), *_texts(events), "" if out is None else f"\n{out}")
 
 
 def _result(events: Events, out: Optional[Path]) -> dict[str, Any]:
@@ -68,17 +68,20 @@ def _result(events: Events, out: Optional[Path]) -> dict[str, Any]:
     }
 
 
-def _texts(run: History) -> list[Any]:
+def _texts(events: Events) -> list[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    from quantkit.deployment.watching.page import COLUMNS, agreement_text, signal_rows, verdict
+    from quantkit.deployment.watching.page import COLUMNS, agreement_text, notes, signal_rows, verdict
 
+    run = events.runs[-1]
     table = Table(box=None, pad_edge=False)
     for place, name in enumerate(COLUMNS):
         table.add_column(name, justify="right" if 0 < place < len(COLUMNS) - 1 else "left")
     for row in signal_rows(run):
         table.add_row(*row, style="bold" if row[-1] else "")
     agreed = agreement_text(run)
+    span = f"{run.started.model} in {run.started.engine}, from {run.started.time} to {run.last.time}"
     seen = f"{run.last.seen} samples answered, {run.last.watched} of them watched"
-    return [table, f"\n{seen}", *([agreed] if agreed else []), Text(verdict(run), "bold")]
+    ended = "" if run.ended else ", no end was recorded"
+    return [table, f"\n{span}{ended}", *notes(events), seen, *([agreed] if agreed else []), Text(verdict(run), "bold")]

@@ -68,6 +68,7 @@ def load(
     return reading_whole(
         directory,
         lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread, reduced_decoding, monitor),
+        Predictor.close,
     )
 
 
@@ -88,7 +89,7 @@ def _deployed(
         tuned.check(bundle, file)
         return Predictor(bundle, allow_random_weights, tuned.engine, tuned.spread, reduced_decoding, monitor)
 
-    return reading_whole(directory, load_tuned)
+    return reading_whole(directory, load_tuned, Predictor.close)
 
 
 def _spread(

@@ -124,7 +124,10 @@ class Predictor:
         self.close()
 
     def close(self) -> None:
-        """End the instances, if there are any: their requests that are not answered yet fail, as do later ones."""
+        """End the instances, if there are any: their requests that are not answered yet fail, as do later ones.
+
+        It also ends what a monitor watches and records.
+        """
         self._runner.close()
 
     def predict(self, images: Images, timeout: Optional[float] = None) -> np.ndarray:

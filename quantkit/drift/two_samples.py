@@ -24,7 +24,7 @@ def _above(one: np.ndarray, other: np.ndarray, tolerance: float) -> float:
 
 
 def chance(distance: float, first: int, second: int) -> float:
-    """How likely two samples of one distribution, of so many numbers, are so far apart or farther, at most.
+    """An upper bound of the p-value of a distance between two samples of so many numbers.
 
     The bound 2 exp(-2 d^2 m n / (m + n)) of Massart's form of the inequality of Dvoretzky, Kiefer and Wolfowitz, which
     for two samples holds to within a factor of 1.09 (Wei and Dudley, "Two-sample Dvoretzky-Kiefer-Wolfowitz
@@ -34,5 +34,5 @@ def chance(distance: float, first: int, second: int) -> float:
 
 
 def least_distance(level: float, first: int, second: int) -> float:
-    """The distance whose ``chance`` is ``level``; above 1 if no two samples of so many numbers are so unlikely."""
+    """The critical distance at a level: that whose ``chance`` it is; above 1 if the test cannot reject."""
     return sqrt(log(2 / level) * (first + second) / (2 * first * second))

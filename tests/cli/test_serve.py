@@ -144,9 +144,22 @@ def test_a_monitor_tells_what_drifts(net: Bundle, digits_usual: Path, tmp_path: 
         assert f'quantkit_{name}_samples_total{{model="net",version="1"}} {number}.0' in figures
     assert 'quantkit_watched_samples_total{model="net",version="1"} 16.0' in figures
     assert ": input.mean drifts: mean 9" in err
-    (run,) = read_events(tmp_path / "told" / "net-1.jsonl").runs
+    (run,) = read_events(tmp_path / "told" / "net" / "1.jsonl").runs
     assert run.ended
     assert "input.mean" in run.drifting
+
+
+def test_what_cannot_be_watched_is_served_all_the_same(net: Bundle, digits_usual: Path, tmp_path: Path) -> None:
+    with begun(tmp_path, f"net/1={net.directory}", f"net/2={digits_usual}", "--monitor") as (process, said):
+        data = {"name": "data", "datatype": "FP32", "shape": [1, 3, 32, 32], "data": [9.0] * 3072}
+        for version in "12":
+            assert ask(said["url"], f"/v2/models/net/versions/{version}/infer", {"inputs": [data]}).status == 200
+        figures = ask(said["url"], "/metrics").content.decode()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert f"{net.directory} is not watched: it does not say" in " ".join(err.split())
+    assert 'quantkit_seen_samples_total{model="net",version="2"} 1.0' in figures
+    assert 'quantkit_seen_samples_total{model="net",version="1"}' not in figures
 
 
 def test_fp32_bundles_of_other_networks_are_refused(

@@ -27,7 +27,15 @@ def events(tmp_path: Path) -> Path:
 def test_a_table_and_a_verdict(events: Path, run: Run) -> None:
     done = run("watch", events)
     assert done.exit_code == 0, done.output
-    for text in ("input.mean", "0.5 ± 0.25", "0.90", "100 samples answered, 50 of them watched", "1 signal drifts"):
+    for text in (
+        "input.mean",
+        "0.5 ± 0.25",
+        "0.90",
+        "100 samples answered, 50 of them watched",
+        "net in mxnet, from 2026-01-02T03:04:05+00:00",
+        "no end was recorded",
+        "1 signal drifts",
+    ):
         assert text in " ".join(done.output.split())
     assert not list(events.parent.glob("*.html"))
 

@@ -106,6 +106,7 @@ class _Signals(Collector):
                 ("compared", "Samples that FP32 answered, too, to compare."),
                 ("agreeing", "Those of them with the same best class."),
                 ("fp32", "Samples that FP32 answered in place of INT8, which was not sure."),
+                ("uncompared", "Samples that could not be compared."),
             )
         ]
         for each in self._served:
@@ -118,7 +119,9 @@ class _Signals(Collector):
                 distances.add_metric([*place, name], signal.distance)
                 means.add_metric([*place, name], signal.mean)
             shadow = status.shadow
-            figures = (status.seen, status.watched, shadow.compared, shadow.agreeing, shadow.answered)
+            figures = (
+                status.seen, status.watched, shadow.compared, shadow.agreeing, shadow.answered, shadow.failed,
+            )  # fmt: skip
             for counter, figure in zip(counters, figures):
                 counter.add_metric(place, figure)
         yield from (drifts, distances, means, *counters)

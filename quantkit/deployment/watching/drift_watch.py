@@ -13,11 +13,12 @@ from quantkit.drift.signals import Signals
 from quantkit.drift.two_samples import chance, distance, least_distance
 
 FALSE_ALARM = 1e-6
-"""How likely all tests of one size together reject samples like those of calibration, drawn independently: about."""
+"""The approximate probability that the test of any signal at one size rejects independent samples like those of
+calibration."""
 
 SIZES = (16, 64, 256, 1024)
-"""So many samples are tested together, each sample once with every number: few of them show large changes soon, many
-show small ones."""
+"""The samples of a test. Windows of one size do not overlap; small ones detect large changes soon, large ones small
+changes."""
 
 # A test of fewer samples is not reported in place of one of so many, unless it rejects.
 _REPORTED = 64
@@ -69,7 +70,7 @@ class DriftWatch:
             name: _SignalTest(values, reference.tolerances[name], level) for name, values in reference.signals.items()
         }
         self.smallest_distance = least_distance(level, reference.samples, SIZES[-1])
-        """The smallest distance that is told from chance, above 1 if none is; more samples of calibration help."""
+        """The smallest distance that can be detected, above 1 if none can; it falls with the samples of calibration."""
 
     @property
     def signals(self) -> Mapping[str, SignalStatus]:

@@ -6,10 +6,9 @@ import fcntl
 import json
 import logging
 import os
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from queue import Full, Queue
+from queue import SimpleQueue
 from threading import Thread
 from typing import Optional, Union
 
@@ -46,23 +45,28 @@ class EventLog:
             self._file = _EventFile(Path(path), first)
         except OSError as error:
             raise UserError(f"cannot write events to {path}: {error.strerror or error}; choose another file") from error
-        self._waiting: Queue[Optional[Event]] = Queue(_MOST_WAITING)
+        self._waiting: SimpleQueue[Optional[Event]] = SimpleQueue()
         self._thread = Thread(target=_write_all, args=(self._waiting, self._file), name="quantkit events", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._file.close()
+            raise
 
     def write(self, event: Event) -> None:
         """Have an event appended; where too many wait, it is lost."""
-        with suppress(Full):
-            self._waiting.put_nowait(event)
+        if self._waiting.qsize() < _MOST_WAITING:
+            self._waiting.put(event)
 
     def close(self) -> None:
         """Wait for the last events to be written, but not for long."""
-        with suppress(Full):
-            self._waiting.put(None, timeout=_PATIENCE)
-            self._thread.join(_PATIENCE)
+        self._waiting.put(None)
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            _LOG.error("the last events are lost, since %s is slow", self._file.path)
 
 
-def _write_all(waiting: Queue[Optional[Event]], file: _EventFile) -> None:
+def _write_all(waiting: SimpleQueue[Optional[Event]], file: _EventFile) -> None:
     lost = False
     while (event := waiting.get()) is not None:
         try:
@@ -83,7 +87,11 @@ class _EventFile:
         check_name(path)
         self.path, self._first = path, first
         self._file = self._opened()
-        self._begin()
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, event: Event) -> None:
         """Append an event.
@@ -102,6 +110,8 @@ class _EventFile:
         self._append(event)
 
     def close(self) -> None:
+        # A fork may have the file open, too, and would keep the lock.
+        fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
 
     def _opened(self) -> int:
@@ -115,7 +125,7 @@ class _EventFile:
                 raise OSError("it holds something else")
         except BlockingIOError:
             os.close(file)
-            raise OSError("another deployment writes to it") from None
+            raise OSError("a deployment that is not closed writes to it") from None
         except OSError:
             os.close(file)
             raise
@@ -124,12 +134,18 @@ class _EventFile:
     def _replace(self) -> None:
         """Go on in another file, once it is open."""
         new = self._opened()
-        os.close(self._file)
+        self.close()
         self._file = new
         self._begin()
 
     def _begin(self) -> None:
-        self._append(self._first)
+        """Write the first event, or nothing of it: a reader knows the file by it."""
+        before = os.fstat(self._file).st_size
+        try:
+            self._append(self._first)
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
 
     def _is_there(self) -> bool:
         try:

@@ -77,6 +77,7 @@ class Figures:
         compared: the samples that FP32 has answered, too.
         agreeing: those of them with the same best class.
         answered: the samples that FP32 has answered in place of INT8.
+        failed: the samples that could not be compared.
     """
 
     time: _Time
@@ -87,6 +88,7 @@ class Figures:
     compared: _Count = 0
     agreeing: _Count = 0
     answered: _Count = 0
+    failed: _Count = 0
     event: Literal["figures"] = "figures"
 
 

@@ -51,7 +51,7 @@ class History:
     @property
     def shadow(self) -> ShadowStatus:
         """What was run in FP32."""
-        return ShadowStatus(self.last.compared, self.last.agreeing, self.last.answered)
+        return ShadowStatus(self.last.compared, self.last.agreeing, self.last.answered, self.last.failed)
 
 
 @dataclass(frozen=True)

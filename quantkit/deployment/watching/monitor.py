@@ -18,14 +18,14 @@ class Monitor:
     """What is watched of a deployment: what its network reads and puts out. ``Predictor.step`` is not.
 
     Attributes:
-        share: of the time, from 0 to 1, that may be spent on the signals of samples: after a sample of a batch was
-            watched, none is until its time is so small a part; 1: one of every batch is.
+        share: the largest fraction of the time, above 0 and up to 1, that is spent on computing signals; at 1, one
+            sample of every batch is watched.
         reference: the folder of the same network's fused FP32 bundle, for ``shadow`` and ``fp32_below``; None: FP32 is
             never run.
         shadow: of so many samples a random one is run in FP32, too, and both answers are compared; 0: none is; None:
             of 1000, if there is a reference. With a reference, pixels become float32 before INT8 reads them.
-        fp32_below: samples are answered in FP32 if the probabilities of their two best classes are closer than this,
-            from 0 to 1; 0: none are.
+        fp32_below: samples are answered in FP32 if the margin, the probability of the best class less that of the
+            second, is smaller than this, from 0 to 1; 0: none are. After a sigmoid it is that of the two scores.
         events: the file to append events to, as lines of JSON; ``quantkit watch`` reads it. None: they are in the log.
 
     Raises:

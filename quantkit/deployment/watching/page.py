@@ -37,18 +37,13 @@ _BOUND = Style("ink", line="--")
 def document(name: str, events: Events) -> Document:
     """The page of a file of events; earlier runs in it are counted."""
     run = events.runs[-1]
-    earlier = len(events.runs) - 1
-    notes = [
-        *([f"{counted(earlier, 'earlier run')} in the file"] if earlier else []),
-        *([f"{counted(events.damaged, 'line')} of the file are damaged, and left out"] if events.damaged else []),
-    ]
     sections = (
         Section("Distance from calibration", _pictures(run)),
         Section("Signals", (Table("In their last test", COLUMNS, signal_rows(run), frozenset({1, 2, 3}), _NOTE),)),
         *([Section("Agreement with FP32", (Text(agreement_text(run) or ""),))] if agreement_text(run) else []),
-        Section("What was told", (_told(run),)),
+        Section("Changes", (_changes(run),)),
     )
-    part = Part(name, (verdict(run),), tuple(notes), sections, _headline(run))
+    part = Part(name, (verdict(run),), tuple(notes(events)), sections, _headline(run))
     return Document(f"Watching {run.started.model}", (part,), "Made by quantkit from the events of a deployment.")
 
 
@@ -57,6 +52,15 @@ _NOTE = (
     "The distance between the distributions is that of Kolmogorov and Smirnov, from 0 to 1. The mean and the spread of "
     "a channel are what it has over those of all channels."
 )
+
+
+def notes(events: Events) -> list[str]:
+    """What else is in the file."""
+    earlier, damaged = len(events.runs) - 1, events.damaged
+    return [
+        *([f"{counted(earlier, 'earlier run')} in the file"] if earlier else []),
+        *([f"{counted(damaged, 'damaged line')} of the file left out"] if damaged else []),
+    ]
 
 
 def verdict(run: History) -> str:
@@ -106,7 +110,7 @@ def _headline(run: History) -> Headline:
     facts = (
         ("network", f"{started.model}, in {started.engine}"),
         ("compared with", counted(started.samples, "calibration sample")),
-        ("from, to", f"{started.time}, {last.time}" + ("" if run.ended else " (no end was told)")),
+        ("from, to", f"{started.time}, {last.time}" + ("" if run.ended else " (no end was recorded)")),
     )
     return Headline(tuple(figures), facts)
 
@@ -116,7 +120,7 @@ def _pictures(run: History) -> tuple[Block, ...]:
         return (Text("There are too few figures yet to draw; they are written once a minute."),)
     names = _shown(run)
     legend = [Entry(name, style, "line") for name, style in zip(names, _STYLES)]
-    legend.append(Entry("the least that can be told from chance", _BOUND, "line"))
+    legend.append(Entry("the smallest that is told from chance", _BOUND, "line"))
     last = run.last.signals
     alternative = ". ".join(f"{name}: {last[name][1]:.2f}" for name in names if name in last)
     panel = Panel("", f"At last: {alternative}.", partial(_draw, run=run, names=names), 7.0, 3.0)
@@ -152,12 +156,12 @@ def _minutes(figures: Figures, begun: datetime) -> float:
     return (datetime.fromisoformat(figures.time) - begun).total_seconds() / 60
 
 
-def _told(run: History) -> Block:
+def _changes(run: History) -> Block:
     if not run.changes:
         return Text("Nothing began to drift.")
     left_out = len(run.changes) - _MOST_CHANGES
     return Table(
-        "Changes",
+        "Signals that began to drift, or no longer did",
         ("time", "signal", "what", "mean", "distance", "samples"),
         tuple(map(_row, run.changes[-_MOST_CHANGES:])),
         frozenset({3, 4, 5}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -16,6 +17,9 @@ from quantkit.drift.signals import log_probabilities, margins
 from quantkit.errors import QuantkitError
 
 _LOG = logging.getLogger(__name__)
+
+# Seconds that a sample waits for FP32 to be free, only to be compared.
+_PATIENCE = 0.05
 
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
@@ -74,6 +78,7 @@ class Shadow:
     ) -> None:
         """Take over the network; see ``Monitor`` for ``every`` and ``below``, ``SignalMaker`` for ``final``."""
         self._run, self._every, self._below, self._final = run, every, below, final
+        self._failing = False
         self._status, self._lock, self._random = ShadowStatus(), Lock(), np.random.default_rng()
 
     @property
@@ -99,14 +104,20 @@ class Shadow:
         """
         compared, unsure = rows.compared, rows.unsure
         chosen = np.flatnonzero(compared | unsure)
+        if not unsure.any():
+            soon = time.monotonic() + _PATIENCE
+            deadline = soon if deadline is None else min(soon, deadline)
         try:
             exact = self._run(batch[chosen], deadline)
         except QuantkitError as error:
             self._count(failed=int(compared.sum()))
             if unsure.any():
                 raise
-            _LOG.error("a sample cannot be compared with FP32: %s", error)
+            if not self._failing:
+                _LOG.error("samples cannot be compared with FP32: %s", error)
+            self._failing = True
             return outputs
+        self._failing = False
         best, same = (_best(scores) for scores in (exact[0], outputs[0][chosen]))
         agreeing = (best == same) & compared[chosen]
         self._count(int(compared.sum()), int(agreeing.sum()), int(unsure.sum()))

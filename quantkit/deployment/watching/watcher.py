@@ -104,7 +104,7 @@ class Watcher:
         """Take note of a batch before it is computed; integers are those of the quantizer."""
         kept = None if self._shadow is None else batch
         with self._lock:
-            if (self._pause and time.monotonic() < self._next) or not len(batch):
+            if self._closed or not len(batch) or (self._pause and time.monotonic() < self._next):
                 return PendingBatch(None, {}, kept)
             # As long as the last one took, until it is known how long this one does.
             self._rest()
@@ -126,7 +126,7 @@ class Watcher:
             rows = slice(pending.watched, pending.watched + 1)
             signals = {**signals, **self._maker.of_outputs([output[rows] for output in outputs])}
         with self._lock:
-            self._seen += len(outputs[0])
+            self._seen += 0 if self._closed else len(outputs[0])
             if pending.watched is not None:
                 self._watched += 1
                 events += map(self._changed, self._drift.add(signals))
@@ -196,6 +196,7 @@ class Watcher:
             shadow.compared,
             shadow.agreeing,
             shadow.answered,
+            shadow.failed,
         )
 
     def _status(self) -> MonitorStatus:

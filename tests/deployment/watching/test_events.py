@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def test_half_a_line_costs_no_other(events: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_two_deployments_do_not_share_a_file(events: Path) -> None:
     log = EventLog(events, STARTED)
-    with pytest.raises(UserError, match="another deployment writes to it"):
+    with pytest.raises(UserError, match="a deployment that is not closed writes to it"):
         EventLog(events, STARTED)
     log.close()
     written(events)
@@ -137,13 +138,46 @@ def test_two_deployments_do_not_share_a_file(events: Path) -> None:
 
 def test_a_slow_disk_loses_events_and_delays_nobody(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = threading.Event()
-    monkeypatch.setattr(_EventFile, "append", lambda self, event: blocked.wait())
+    appended = []
+    monkeypatch.setattr(_EventFile, "append", lambda self, event: (blocked.wait(), appended.append(event)))
     monkeypatch.setattr(module, "_PATIENCE", 0.1)
     log = EventLog(events, STARTED)
     for _ in range(3 * module._MOST_WAITING):
         log.write(FIGURES)
     log.close()
+    assert log._thread.is_alive()
     blocked.set()
+    log._thread.join()
+    assert module._MOST_WAITING <= len(appended) <= module._MOST_WAITING + 1
+    # It is closed after all.
+    written(events)
+
+
+def test_what_cannot_be_begun_leaves_nothing_behind(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    for size in (0, 20):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match="cannot write events"):
+            patched.setattr(module.os, "write", lambda file, content, size=size: write(file, content[:size]))
+            EventLog(events, STARTED)
+        assert events.read_bytes() == b""
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="no more"):
+        patched.setattr(module.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("no more threads")))
+        EventLog(events, STARTED)
+    written(events, DRIFT)
+    assert read_events(events).runs[-1].changes == (DRIFT,)
+
+
+def test_a_fork_does_not_keep_the_file(events: Path) -> None:
+    log = EventLog(events, STARTED)
+    child = os.fork()
+    if not child:
+        signal.pause()
+    try:
+        log.close()
+        written(events)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("place", ["missing/events.jsonl", ".", "a\0b"])

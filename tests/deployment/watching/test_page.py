@@ -57,4 +57,4 @@ def test_earlier_runs_and_damaged_lines_are_counted(drifted: Events) -> None:
     twice = Events(drifted.runs * 2, 3)
     text = page(document("events.jsonl", twice))
     assert "1 earlier run in the file" in text
-    assert "3 lines of the file" in text
+    assert "3 damaged lines of the file" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Optional
 
 import numpy as np
@@ -22,11 +23,14 @@ def shadow(every: int, below: float, runs: list[np.ndarray]) -> Shadow:
     exact = INT8 * np.array([[1], [1], [-1], [-1]], np.float32)
 
     def run(batch: np.ndarray, deadline: Optional[float]) -> list[np.ndarray]:
-        assert deadline == DEADLINE
+        deadlines.append(deadline)
         runs.append(batch)
         return [exact[batch[:, 0].astype(int)]]
 
     return Shadow(run, every, below)
+
+
+deadlines: list[Optional[float]] = []
 
 
 def answered(shadow: Shadow) -> np.ndarray:
@@ -45,6 +49,18 @@ def test_what_is_compared_keeps_its_answer() -> None:
         np.testing.assert_array_equal(answered(tried), INT8)
     assert [run[:, 0].tolist() for run in runs] == [[0, 1, 2, 3]] * 3
     assert tried.status == ShadowStatus(compared=12, agreeing=6)
+
+
+def test_what_is_only_compared_does_not_wait_for_long() -> None:
+    for below, allowed in ((0.0, 1.0), (0.1, 100.0)):
+        deadlines.clear()
+        soon = time.monotonic()
+        tried = shadow(1, below, [])
+        outputs = [INT8.copy()]
+        tried.answered(BATCH, outputs, tried.rows(outputs), soon + 100)
+        (deadline,) = deadlines
+        assert deadline is not None
+        assert (deadline - soon <= 1.0) == (allowed == 1.0)
 
 
 def test_one_of_so_many_samples_is_compared() -> None:

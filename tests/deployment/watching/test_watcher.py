@@ -104,7 +104,14 @@ def test_figures_are_written_once_a_minute_and_at_the_end(clock: Clock, events: 
     assert run.ended
     assert len(run.figures) == 5
     assert (run.last.seen, run.last.watched) == (800, 100)
+
+
+def test_what_comes_after_closing_is_not_watched(events: Path) -> None:
+    watcher = Watcher("net", MAKER, drift(), 1.0, None, None)
     watch(watcher)
+    watcher.close()
+    watch(watcher)
+    assert (watcher.status().seen, watcher.status().watched) == (8, 1)
 
 
 def test_a_fork_leaves_the_events_to_its_parent(events: Path) -> None:
