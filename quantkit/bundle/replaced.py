@@ -21,8 +21,8 @@ def reading_whole(
 ) -> _Read:
     """The result of ``read`` for the bundle in ``directory``, with all files from one bundle.
 
-    If another bundle has replaced it meanwhile, which the manifest shows, that one is read instead, once ``discard`` was
-    given what was read.
+    If another bundle has replaced it meanwhile, which the manifest shows, that one is read instead, once ``discard``
+    was given what was read.
 
     Raises:
         BundleError: the bundle was replaced in each of ten attempts.
