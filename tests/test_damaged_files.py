@@ -76,7 +76,11 @@ def something_else(content: bytes) -> Iterator[bytes]:
 
 
 def a_file_of_another_kind(content: bytes) -> Iterator[bytes]:
-    yield from (other.sound() for other in LOADERS if other.sound() != content)
+    for other in LOADERS:
+        # Archives of arrays are of one kind, whatever these are called.
+        both = content.startswith(b"PK") and other.sound().startswith(b"PK")
+        if other.sound() != content and not both:
+            yield other.sound()
 
 
 def nested(content: bytes) -> Iterator[bytes]:
