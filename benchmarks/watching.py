@@ -106,6 +106,7 @@ def main() -> None:
     """Measure every network named on the command line."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=ROUNDS, default=20)
+    parser.add_argument("--changes-only", action="store_true", help="leave out the cost; other work may run")
     parser.add_argument("--seconds", type=at_least(1), default=2, help="of each form in a round")
     options = parser.parse_args()
     root, rows, costs = data_root(), list[Row](), list[Cost]()
@@ -121,11 +122,13 @@ def main() -> None:
             for row in _rows(bundle, test, _others(suite, network["data"], root)):
                 rows.append(row)
                 print(_line(row), flush=True)
-            costs.append(_cost(bundle, test, options.rounds, options.seconds))
-            print(_cost_line(costs[-1]), flush=True)
+            if not options.changes_only:
+                costs.append(_cost(bundle, test, options.rounds, options.seconds))
+                print(_cost_line(costs[-1]), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
-        command = f"python benchmarks/watching.py{parts} --rounds {options.rounds} --seconds {options.seconds}"
+        measured = f"--rounds {options.rounds} --seconds {options.seconds}"
+        command = f"python benchmarks/watching.py{parts} {'--changes-only' if options.changes_only else measured}"
         figures = {"rows": [asdict(row) for row in rows], "costs": [asdict(cost) for cost in costs]}
         write_results(options.out, command, host_facts(), figures, page)
 
@@ -180,15 +183,16 @@ def _row(bundle: Bundle, network: str, change: str, usual: Signals, changed: Sig
     images, before = (len(next(iter(each.values()))) for each in (changed, usual))
     for seed in range(_ORDERS):
         random, watch = np.random.default_rng(seed), DriftWatch(bundle.drift)
-        if change != _NOTHING:
-            first = random.permutation(before)[: random.integers(0, min(before, SIZES[-1]))]
-            watch.add({name: values[first] for name, values in usual.items()})
+        first = random.permutation(before)[: 0 if change == _NOTHING else random.integers(0, min(before, SIZES[2]))]
+        watch.add({name: values[first] for name, values in usual.items()})
         order = random.permutation(images)
+        # Signals are tested at the ends of these parts alone.
+        ends = [*range(SIZES[0] - len(first) % SIZES[0], images, SIZES[0]), images]
         count = 0
-        for start in range(images):
-            told = watch.add({name: values[order[start : start + 1]] for name, values in changed.items()})
+        for start, end in zip((0, *ends), ends):
+            told = watch.add({name: values[order[start:end]] for name, values in changed.items()})
             if begun := [each.signal for each in told if each.begins]:
-                count = start + 1
+                count = end
                 signals.append(begun[0])
                 break
         counts.append(count)
@@ -223,14 +227,17 @@ def _cost(bundle: Bundle, test: Samples, rounds: int, seconds: float) -> Cost:
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     rows = [Row(**row) for row in document["rows"]]
-    parts = (
+    parts = [
         described(document),
         f"In {_ORDERS} orders: in how many a signal drifted, and the images until then, where all are watched. Without "
         "a change, these are false alarms.",
         "\n".join([*table(_COLUMNS), *map(_line, rows)]),
-        "Throughput with a monitor over that without one: the geometric mean over rounds and its 95 % interval.",
-        "\n".join([*table(_COSTS), *(_cost_line(Cost(**cost)) for cost in document["costs"])]),
-    )
+    ]
+    if document["costs"]:
+        parts += [
+            "Throughput with a monitor over that without one: the geometric mean over rounds and its 95 % interval.",
+            "\n".join([*table(_COSTS), *(_cost_line(Cost(**cost)) for cost in document["costs"])]),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
