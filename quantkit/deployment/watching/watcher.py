@@ -173,8 +173,6 @@ class Watcher:
         event = Changed(now(), kind, change.signal, *figures)
         if change.begins:
             self._since[change.signal] = event.time
-        else:
-            del self._since[change.signal]
         return event
 
     def _tell(self, event: Event) -> None:
@@ -201,4 +199,5 @@ class Watcher:
 
     def _status(self) -> MonitorStatus:
         shadow = ShadowStatus() if self._shadow is None else self._shadow.status
-        return MonitorStatus(self._seen, self._watched, self._drift.signals, dict(self._since), shadow)
+        drifting = {name: self._since[name] for name in sorted(self._drift.drifting)}
+        return MonitorStatus(self._seen, self._watched, self._drift.signals, drifting, shadow)
