@@ -2,7 +2,7 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/watching.py --out benchmarks/results/watching
 
-The networks are those of trained.toml, quantized with the default preset and 100 calibration images. In each of 100
+The networks are those of trained.toml, quantized with the default preset and 500 calibration images. In each of 100
 orders, up to 255 test images in random order come first, which end within some look of the monitor, and then images
 that are changed in one way, also in random order; counted are the changed ones until a signal drifts, where all are
 watched. Of all test images, unchanged, alarms are counted, as many of which should be as tests are unlikely. Other data
@@ -51,7 +51,7 @@ from quantkit.models.model import Model
 
 Signals = Mapping[str, np.ndarray]
 
-_CALIBRATION, _MOST, _ORDERS, _SMALL = 100, 2000, 100, 64
+_CALIBRATION, _MOST, _ORDERS, _SMALL = 500, 2000, 100, 64
 _NOTHING = "none"
 
 # What is done to pixels before they are preprocessed.

@@ -281,7 +281,7 @@ def events() -> bytes:
 
     time = "2026-01-02T03:04:05+00:00"
     told = [
-        Started(time, "net", "0" * 64, "mxnet", 64, 0.4, {"input.mean": (0.5, 0.25)}),
+        Started(time, "net", "0" * 64, "mxnet", 64, {"input.mean": (0.5, 0.25, 0.4)}),
         Changed(time, "drift", "input.mean", 16, 2.0, 1.0),
         Figures(time, 100, 50, {"input.mean": (2.0, 1.0)}, {"input.mean": time}, 10, 9, 1),
         Ended(time),

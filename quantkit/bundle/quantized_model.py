@@ -30,7 +30,7 @@ from quantkit.ir.operators import scores_kind
 from quantkit.kinds import of_kind
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.lowering.onnx_lstm import LstmForm
-from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.config import QuantizationConfig, preset_of
@@ -47,6 +47,9 @@ FORMATS = (MXNET, ONNX)
 """The forms in which a bundle may hold the network."""
 
 _AGREEMENT_SAMPLES = 100
+
+# Of which the signals of the input are kept; they need no run of the network.
+_INPUT_SAMPLES = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,22 +220,24 @@ def measure_agreement(
     """
     of_kind("quantized", quantized, QuantizedModel, "which quantize() and lower() return")
     source = quantized.source
-    chosen = dataset(source.model, evaluation_data).subset(
-        min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True
-    )
+    everything = dataset(source.model, evaluation_data)
+    chosen = everything.subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
     of_task, maker = agreement_of(source.model), _signal_maker(quantized)
     signals: list[Signals] = []
 
     def watch(data: np.ndarray, expected: Outputs, computed: Outputs) -> None:
         if of_task is not None:
             of_task.add(expected, computed)
-        signals.append({**maker.of_input(data), **maker.of_outputs(computed)})
+        signals.append(maker.of_outputs(computed))
 
     measured = compare(source, quantized.graph, chosen, progress, watch)
     if of_task is not None:
         measured = replace(measured, scores=of_task.scores)
-    drift = None if are_default(chosen.name) else reference_of(signals)
-    return replace(quantized, agreement=measured, drift=drift)
+    if are_default(chosen.name):
+        return replace(quantized, agreement=measured)
+    seen = everything.subset(min(quantized.table.samples, _INPUT_SAMPLES), at_most=True)
+    signals += [maker.of_input(batch.data) for batch in seen.stream(BATCH_SIZE)]
+    return replace(quantized, agreement=measured, drift=reference_of(signals))
 
 
 def _signal_maker(quantized: QuantizedModel) -> SignalMaker:

@@ -50,7 +50,7 @@ def opened_watcher(bundle: Bundle, engine: str, monitor: Monitor) -> Watcher:
     """
     reference = _reference(bundle)
     maker, drift = signal_maker(bundle), DriftWatch(reference)
-    if drift.smallest_distance > 1:
+    if min(drift.smallest_distances.values()) > 1:
         raise UserError(
             f"{bundle.directory} was made with {reference.samples} calibration samples, too few to tell drift "
             "from chance; quantize with 32 or more (--calib)"
@@ -112,6 +112,9 @@ def _shadow(bundle: Bundle, engine: str, monitor: Monitor, maker: SignalMaker) -
 
 
 def _started(bundle: Bundle, engine: str, drift: DriftWatch) -> Started:
-    reference, distance = _reference(bundle), rounded(drift.smallest_distance)
-    pairs = {name: (rounded(reference.means[name]), rounded(reference.spreads[name])) for name in reference.signals}
-    return Started(now(), bundle.manifest.name, bundle.sha256, engine, reference.samples, distance, pairs)
+    reference = _reference(bundle)
+    calibration = {
+        name: (rounded(reference.means[name]), rounded(reference.spreads[name]), rounded(min(1.0, smallest)))
+        for name, smallest in drift.smallest_distances.items()
+    }
+    return Started(now(), bundle.manifest.name, bundle.sha256, engine, reference.samples, calibration)

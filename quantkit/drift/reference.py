@@ -31,14 +31,17 @@ _PART, _SHARE, _ROUNDING = 0.01, 0.001, 1e-6
 
 @dataclass(frozen=True, eq=False)
 class DriftReference:
-    """The signals of the samples of calibration, ascending float64 of shape (samples,), by their names."""
+    """The signals of the samples of calibration, ascending float64 of shape (samples,), by their names.
+
+    Those of the input may be of more samples than those of outputs, for which the network has to run.
+    """
 
     signals: Mapping[str, np.ndarray]
 
     @property
     def samples(self) -> int:
-        """Of how many samples they are."""
-        return len(next(iter(self.signals.values())))
+        """Of how many samples they are at most."""
+        return max(map(len, self.signals.values()))
 
     @cached_property
     def means(self) -> Mapping[str, float]:
@@ -72,7 +75,8 @@ def reference_of(parts: Sequence[Signals]) -> DriftReference:
 
     Signals with values that are not finite are left out.
     """
-    joined = {name: np.sort(np.concatenate([part[name] for part in parts])) for name in sorted(parts[0])}
+    names = sorted({name for part in parts for name in part})
+    joined = {name: np.sort(np.concatenate([part[name] for part in parts if name in part])) for name in names}
     return DriftReference({name: values for name, values in joined.items() if np.isfinite(values).all()})
 
 
@@ -93,14 +97,16 @@ def read_reference(path: Path) -> DriftReference:
     with opened_npz(path) as archive:
         if not 1 <= len(archive.names) <= MOST_SIGNALS:
             raise DataError(f"{path} holds {len(archive.names)} arrays, not 1 to {MOST_SIGNALS} signals")
-        samples = archive.header(archive.names[0]).shape
         for name in archive.names:
             header = archive.header(name)
             if not _NAME.fullmatch(name):
                 raise DataError(f"{path} holds {name[:100]!r}, which is no signal")
-            fits = header.shape == samples and len(samples) == 1 and 1 <= samples[0] <= _MOST_SAMPLES
+            fits = len(header.shape) == 1 and 1 <= header.shape[0] <= _MOST_SAMPLES
             if not fits or header.dtype != np.float32:
-                raise DataError(f"{path}: {name} is {header.dtype} of shape {header.shape}, not float32 of all samples")
+                raise DataError(
+                    f"{path}: {name} is {header.dtype} of shape {header.shape}, not float32 of up to {_MOST_SAMPLES} "
+                    "samples"
+                )
             found[name] = np.sort(archive.read(name).astype(np.float64))
             if not np.isfinite(found[name]).all():
                 raise DataError(f"{path}: {name} holds NaN or infinite values")

@@ -115,6 +115,15 @@ def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> Non
     assert_same(quantkit.measure_agreement(lowered, data), expected)
 
 
+def test_more_samples_of_calibration_have_signals_of_inputs_than_of_outputs(int8_engine: None) -> None:
+    config = QuantizationConfig(num_samples=130, preset="none")
+    drift = quantkit.quantize(NETWORK, "digits:train", config).drift
+    assert drift is not None
+    counts = {name: len(values) for name, values in drift.signals.items()}
+    assert {count for name, count in counts.items() if name.startswith("input")} == {130}
+    assert {count for name, count in counts.items() if name.startswith("output")} == {100}
+
+
 def test_algorithms_complete_the_network_and_lowering_runs_nothing(
     int8_engine: None, digits: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFac
     for file in (*checkpoint.parent.iterdir(), samples):
         shutil.copy(file, place)
     (place / "tiny.toml").write_text(CARD)
-    EventLog(place / "events.jsonl", Started(now(), "tiny", "0" * 64, "mxnet", 9, 1.0, {})).close()
+    EventLog(place / "events.jsonl", Started(now(), "tiny", "0" * 64, "mxnet", 9, {})).close()
     (place / "images").mkdir()
     for image in ("photo.png", "images/photo.png"):
         Image.new("RGB", (16, 16)).save(place / image)

@@ -17,7 +17,7 @@ TIME = "2026-01-02T03:04:05+00:00"
 @pytest.fixture
 def events(tmp_path: Path) -> Path:
     path = tmp_path / "net-1.jsonl"
-    log = EventLog(path, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {"input.mean": (0.5, 0.25)}))
+    log = EventLog(path, Started(TIME, "net", "0" * 64, "mxnet", 64, {"input.mean": (0.5, 0.25, 0.4)}))
     log.write(Changed(TIME, "drift", "input.mean", 16, 9.0, 0.9))
     log.write(Figures(TIME, 100, 50, {"input.mean": (9.0, 0.9)}, {"input.mean": TIME}, 10, 9))
     log.close()

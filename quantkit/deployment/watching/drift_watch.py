@@ -69,8 +69,11 @@ class DriftWatch:
         self._tests = {
             name: _SignalTest(values, reference.tolerances[name], level) for name, values in reference.signals.items()
         }
-        self.smallest_distance = least_distance(level, reference.samples, SIZES[-1])
-        """The smallest distance that can be detected, above 1 if none can; it falls with the samples of calibration."""
+        self.smallest_distances = {
+            name: least_distance(level, len(values), SIZES[-1]) for name, values in reference.signals.items()
+        }
+        """The smallest distance of each signal that can be detected, above 1 if none can; it falls with the samples of
+        calibration."""
 
     @property
     def signals(self) -> Mapping[str, SignalStatus]:

@@ -31,9 +31,9 @@ class Started:
         model: the network's name.
         bundle: its bundle's hash.
         engine: the engine's name.
-        samples: how many samples of calibration there are.
-        smallest_distance: the smallest that is told from chance.
-        calibration: the mean and the standard deviation of each signal in calibration.
+        samples: how many samples of calibration there are at most.
+        calibration: the mean and the standard deviation of each signal in calibration, and the smallest distance from
+            it that is told from chance; 1 if none is.
     """
 
     time: _Time
@@ -41,8 +41,7 @@ class Started:
     bundle: _Name
     engine: _Name
     samples: _Count
-    smallest_distance: _Distance
-    calibration: Annotated[Mapping[_Signal, tuple[_Number, _Number]], _Few]
+    calibration: Annotated[Mapping[_Signal, tuple[_Number, _Number, _Distance]], _Few]
     event: Literal["started"] = "started"
     version: Literal[1] = 1
 

@@ -92,7 +92,7 @@ def signal_rows(run: History) -> tuple[tuple[str, ...], ...]:
     """The rows of the table of signals."""
     drifting, now = run.drifting, run.last.signals
     rows = []
-    for signal, (mean, spread) in sorted(run.started.calibration.items()):
+    for signal, (mean, spread, _) in sorted(run.started.calibration.items()):
         found = now.get(signal)
         latest = ("", "") if found is None else (f"{found[0]:.4g}", f"{found[1]:.2f}")
         since = drifting[signal][:19].replace("T", " ") if signal in drifting else ""
@@ -125,7 +125,7 @@ def _pictures(run: History) -> tuple[Block, ...]:
     alternative = ". ".join(f"{name}: {last[name][1]:.2f}" for name in names if name in last)
     panel = Panel("", f"At last: {alternative}.", partial(_draw, run=run, names=names), 7.0, 3.0)
     caption = (
-        "Of the signals that were farthest. The bound is that of tests of 1024 samples; those of fewer, which find "
+        "Of the signals that were farthest. Bounds are those of tests of 1024 samples; those of fewer, which find "
         "large changes sooner, have higher ones."
     )
     return (Picture(Figure("distance", "Distance from calibration", caption, tuple(legend), (panel,)), "distance"),)
@@ -146,7 +146,9 @@ def _draw(axes: Axes, run: History, names: Sequence[str]) -> None:
         told = [each for each in run.figures if name in each.signals]
         minutes = [_minutes(each, begun) for each in told]
         axes.plot(minutes, [each.signals[name][1] for each in told], style.line, color=style.value, linewidth=1.2)
-    axes.axhline(run.started.smallest_distance, color=_BOUND.value, linestyle=_BOUND.line, linewidth=1)
+    calibration = run.started.calibration
+    for bound in {calibration[name][2] for name in names if name in calibration}:
+        axes.axhline(bound, color=_BOUND.value, linestyle=_BOUND.line, linewidth=1)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("minutes")
     axes.set_ylabel("distance")

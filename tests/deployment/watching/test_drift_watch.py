@@ -101,8 +101,17 @@ def test_the_sizes_of_batches_change_nothing(reference: DriftReference, size: in
 
 def test_the_level_is_shared_among_signals(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
-    assert chance(watch.smallest_distance, 100, SIZES[-1]) == pytest.approx(FALSE_ALARM / len(NAMES))
-    assert DriftWatch(reference_of([drawn(7)])).smallest_distance > 1
+    assert chance(watch.smallest_distances["input.mean"], 100, SIZES[-1]) == pytest.approx(FALSE_ALARM / len(NAMES))
+    assert min(DriftWatch(reference_of([drawn(7)])).smallest_distances.values()) > 1
+
+
+def test_more_samples_of_calibration_tell_smaller_shifts() -> None:
+    inputs = [{name: values for name, values in drawn(1000).items() if name.startswith("input")} for _ in range(2)]
+    watch = DriftWatch(reference_of([{"output.margin": drawn(100)["output.margin"]}, *inputs]))
+    assert watch.smallest_distances["input.mean"] < watch.smallest_distances["output.margin"] / 1.5
+    small = {name: values + 0.8 for name, values in drawn(SIZES[3]).items()}
+    told = {change.signal: change.status.samples for change in watch.add(small)}
+    assert told["input.mean"] < told["output.margin"]
 
 
 def test_what_is_not_finite_and_what_is_not_known_is_left_out(reference: DriftReference) -> None:

@@ -19,7 +19,7 @@ from quantkit.deployment.watching.history import read_events
 from quantkit.errors import DataError, UserError
 
 TIME = "2026-01-02T03:04:05+00:00"
-STARTED = Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {"input.mean": (0.5, 0.25)})
+STARTED = Started(TIME, "net", "0" * 64, "mxnet", 64, {"input.mean": (0.5, 0.25, 0.4)})
 DRIFT = Changed(TIME, "drift", "input.mean", 16, 2.0, 1.0)
 FIGURES = Figures(TIME, 100, 50, {"input.mean": (2.0, 1.0)}, {"input.mean": TIME}, 10, 9, 1)
 

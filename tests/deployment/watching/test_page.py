@@ -21,8 +21,8 @@ def time(minute: int) -> str:
 
 @pytest.fixture
 def drifted(events: Path) -> Events:
-    calibration = {"input.mean": (0.5, 0.25), NAME: (3.0, 1.0)}
-    log = EventLog(events, Started(time(0), "<net>", "0" * 64, "mxnet", 64, 0.4, calibration))
+    calibration = {"input.mean": (0.5, 0.25, 0.2), NAME: (3.0, 1.0, 0.4)}
+    log = EventLog(events, Started(time(0), "<net>", "0" * 64, "mxnet", 64, calibration))
     for minute in range(1, 5):
         signals = {"input.mean": (0.5, 0.1), NAME: (3.0 - minute, 0.2 * minute)}
         log.write(Figures(time(minute), 100 * minute, 50 * minute, signals, compared=minute, agreeing=1, answered=2))
@@ -47,7 +47,7 @@ def test_it_tells_what_drifts_and_since_when(drifted: Events) -> None:
 
 
 def test_files_without_figures_have_a_page(events: Path) -> None:
-    EventLog(events, Started(time(0), "net", "0" * 64, "mxnet", 64, 0.4, {"input.mean": (0.5, 0.25)})).close()
+    EventLog(events, Started(time(0), "net", "0" * 64, "mxnet", 64, {"input.mean": (0.5, 0.25, 0.4)})).close()
     found = read_events(events)
     assert "too few figures yet" in page(document("events.jsonl", found))
     assert verdict(found.runs[0]) == "Too few samples were watched to test anything yet."

@@ -94,7 +94,7 @@ def test_one_sample_of_each_batch_is_watched_where_all_the_time_is_given(clock: 
 
 
 def test_figures_are_written_once_a_minute_and_at_the_end(clock: Clock, events: Path) -> None:
-    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
+    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, {}))
     watcher = Watcher("net", MAKER, drift(), 1.0, None, log)
     for _ in range(100):
         watch(watcher)
@@ -116,7 +116,7 @@ def test_what_comes_after_closing_is_not_watched(events: Path) -> None:
 
 
 def test_a_fork_leaves_the_events_to_its_parent(events: Path) -> None:
-    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
+    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, {}))
     watcher = Watcher("net", MAKER, drift(), 1.0, None, log)
     with watcher._lock:
         child = os.fork()
@@ -131,7 +131,7 @@ def test_a_fork_leaves_the_events_to_its_parent(events: Path) -> None:
 
 
 def test_what_drifts_is_in_the_log_and_among_the_events(events: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, 0.4, {}))
+    log = EventLog(events, Started(TIME, "net", "0" * 64, "mxnet", 64, {}))
     watcher = Watcher("net", MAKER, drift(), 1.0, None, log)
     with caplog.at_level(logging.WARNING):
         for _ in range(16):
