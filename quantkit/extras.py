@@ -25,6 +25,12 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
         "prometheus-client": "prometheus_client",
         "uvicorn": "uvicorn",
     },
+    "ray": {
+        "fastapi": "fastapi",
+        "fastapi-offline": "fastapi_offline",
+        "prometheus-client": "prometheus_client",
+        "ray": "ray",
+    },
     "object-store": {"fsspec": "fsspec"},
     "s3": {"s3fs": "s3fs", "fsspec": "fsspec"},
 }

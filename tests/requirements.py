@@ -125,6 +125,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "loadgen": _package("mlperf_loadgen"),
     "cluster": _package("distributed"),
     "object-store": _package("moto"),
+    "ray": _package("ray"),
     "pycocotools": _package("pycocotools"),
     "tritonclient": _package("tritonclient"),
     "hey": _program("hey", "hey"),

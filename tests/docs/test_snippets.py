@@ -60,6 +60,8 @@ def test_a_page_does_what_it_says(
         make_given(name, folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
+    # Ray reports to its makers otherwise.
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     namespace: dict[str, object] = {"__name__": "page"}
     with ExitStack() as nodes:
         for snippet in snippets(page):

@@ -27,7 +27,13 @@ _VERSION = "/v2/models/{name}/versions/{version}"
 _EXTENSIONS = ("binary_tensor_data", "classification")
 
 
-def application(models: Models, limits: Limits, threads: ThreadPoolExecutor, token: Optional[str] = None) -> FastAPI:
+def application(
+    models: Models,
+    limits: Limits,
+    threads: ThreadPoolExecutor,
+    token: Optional[str] = None,
+    has_metrics: bool = True,
+) -> FastAPI:
     """The application for some bundles.
 
     Args:
@@ -35,6 +41,7 @@ def application(models: Models, limits: Limits, threads: ThreadPoolExecutor, tok
         limits: of requests.
         threads: read JSON and decode images.
         token: what requests must bring as ``Authorization: Bearer TOKEN``, but for those of health; None: nothing.
+        has_metrics: whether the figures have an address, which are those of this process alone.
     """
     app: FastAPI = FastAPIOffline(title="quantkit", version=__version__, redoc_url=None)
     if token is not None:
@@ -102,11 +109,12 @@ def application(models: Models, limits: Limits, threads: ThreadPoolExecutor, tok
         """The outputs of a version of a model for the inputs of a request."""
         return await inference.answer(found(name, version), request)
 
-    @app.get("/metrics", tags=["server"])
     async def prometheus() -> Response:
         """Figures in Prometheus' format."""
         return Response(metrics.page(), headers={"content-type": PAGE})
 
+    if has_metrics:
+        app.get("/metrics", tags=["server"])(prometheus)
     return app
 
 
