@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,7 +88,7 @@ def measured(directory: Path, rounds: int, seconds: float) -> list[dict[str, Lev
     """All loads, round by round."""
     found = []
     for _ in range(rounds):
-        with served(directory) as url:
+        with served(directory, ["--max-requests", str(_REQUESTS)]) as (url, _):
             predictor = quantkit.load(directory, allow_random_weights=True)
             image = np.random.default_rng(0).normal(size=(1, *predictor.input_shape)).astype(np.float32)
             body, headers = request(directory.parent, predictor.manifest.input.name, image)
@@ -103,14 +103,13 @@ def measured(directory: Path, rounds: int, seconds: float) -> list[dict[str, Lev
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[str]:
-    """The address of a server of a bundle."""
-    command = [sys.executable, "-m", "quantkit", "serve", str(directory), "--port", "0", "--quiet"]
-    limits = ["--max-requests", str(_REQUESTS)]
-    with subprocess.Popen([*command, *limits, "--json"], stdout=subprocess.PIPE, text=True) as process:
+def served(directory: Path, options: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """The address of a server of a bundle, and the number of its process."""
+    command = [sys.executable, "-m", "quantkit", "serve", str(directory), "--port", "0", "--quiet", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield json.loads("".join(_document(process.stdout)))["url"]
+            yield json.loads("".join(_document(process.stdout)))["url"], process.pid
         finally:
             process.terminate()
 

@@ -44,7 +44,7 @@ from quantkit.quantization.config import QuantizationConfig
 
 _NETWORK = "digits_resnet20_v1"
 _READINGS, _WARM_UP, _PARTS = 200, 0.2, 20
-_MOST_BYTES = 16.0
+MOST_BYTES = 16.0
 _IMAGES, _LARGEST = 64, 16
 
 _COLUMNS = (
@@ -149,6 +149,8 @@ def slope_of(predictions: Sequence[int], memory: Sequence[int]) -> Slope:
     start = int(len(memory) * _WARM_UP)
     x = [np.mean(part) for part in np.array_split(np.asarray(predictions[start:], float), _PARTS)]
     y = [np.mean(part) for part in np.array_split(np.asarray(memory[start:], float), _PARTS)]
+    if min(y) == max(y):
+        return Slope(0.0, 0.0, 0.0)
     fit = stats.linregress(x, y)
     half = float(stats.t.ppf(0.975, _PARTS - 2) * fit.stderr)
     return Slope(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half)
@@ -159,7 +161,7 @@ def is_flat(soaked: Soak) -> bool:
     start = int(_READINGS * _WARM_UP)
     counts = (soaked.descriptors, soaked.threads)
     steady = all(max(count[start:]) <= count[start] for count in counts)
-    return steady and slope_of(soaked.predictions, soaked.memory).high < _MOST_BYTES
+    return steady and slope_of(soaked.predictions, soaked.memory).high < MOST_BYTES
 
 
 def _bundle(folder: Path) -> Path:

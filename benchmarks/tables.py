@@ -36,6 +36,7 @@ import recovered_speed
 import recurrent_accuracy
 import run_pages
 import serving
+import serving_soak
 import soak
 import task_accuracy
 import time_spent
@@ -70,6 +71,7 @@ PAGES = {
     "recovered-speed": recovered_speed.page,
     "recurrent-accuracy": recurrent_accuracy.page,
     "serving": serving.page,
+    "serving-soak": serving_soak.page,
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
