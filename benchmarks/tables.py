@@ -40,6 +40,7 @@ import serving_soak
 import soak
 import task_accuracy
 import time_spent
+import tuning
 import watching
 import without_vnni
 import zoo_page
@@ -75,6 +76,7 @@ PAGES = {
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
+    "tuning": tuning.page,
     "watching": watching.page,
     "without-vnni": without_vnni.page,
     "zoo": zoo_page.page,
