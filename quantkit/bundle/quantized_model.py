@@ -235,8 +235,9 @@ def measure_agreement(
         measured = replace(measured, scores=of_task.scores)
     if are_default(chosen.name):
         return replace(quantized, agreement=measured)
-    seen = everything.subset(min(quantized.table.samples, _INPUT_SAMPLES), at_most=True)
-    signals += [maker.of_input(batch.data) for batch in seen.stream(BATCH_SIZE)]
+    if not maker.reads_tokens:
+        seen = everything.subset(min(quantized.table.samples, _INPUT_SAMPLES), at_most=True)
+        signals += [maker.of_input(batch.data) for batch in seen.stream(BATCH_SIZE)]
     return replace(quantized, agreement=measured, drift=reference_of(signals))
 
 

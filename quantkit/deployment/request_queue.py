@@ -158,6 +158,26 @@ class RequestQueue:
             self._append(Piece(request, 0, size))
             return True
 
+    def pass_by(self, size: int) -> bool:
+        """Whether nothing waits, so that whoever asks may compute a request of its own of so many samples itself.
+
+        Raises:
+            Exception: what ``fail`` was given.
+        """
+        with self._lock:
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            if self._waiting or self._line:
+                return False
+            self._batches[size] += 1
+            return True
+
+    def wait(self, patience: float) -> bool:
+        """Wait for something to compute, but for ``patience`` seconds at most; False when there will be no more."""
+        with self._lock:
+            self._arrived.wait_for(lambda: self._waiting or self._error is not None, patience)
+            return self._error is None
+
     def take(self, most: int, window: float, patience: float, longest: int = 0) -> Optional[list[Piece]]:
         """What an idle instance is to compute next: at most ``most`` samples; None when there will be no more.
 

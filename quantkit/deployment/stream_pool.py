@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from queue import Empty, LifoQueue
 from threading import Thread
 from typing import Optional
 
@@ -46,23 +48,46 @@ class StreamPool:
             UserError: the engine has no streams, or needs an ONNX file and the bundle holds none.
             QuantkitError: the network cannot run there.
         """
-        self.engine, self.streams = engine, streams.count
+        self.engine, self.streams, self._window = engine, streams.count, streams.window
         number = self.streams
-        networks = open_streams(bundle, engine, number, streams.threads)
-        for network in networks:
+        self._idle: LifoQueue[RunningNetwork] = LifoQueue()
+        for network in open_streams(bundle, engine, number, streams.threads):
             _warm(network, streams.batch, bundle.sample.input)
+            self._idle.put(network)
         self._requests = QueuedRequests(number, streams.batch, _AHEAD * number * streams.batch)
         self._threads = [
-            Thread(target=_work, args=(network, self._requests.queue, streams), name="quantkit stream", daemon=True)
-            for network in networks
+            Thread(target=_work, args=(self._idle, self._requests.queue, streams), name="quantkit stream", daemon=True)
+            for _ in range(number)
         ]
         self._finalizer = weakref.finalize(self, _close, os.getpid(), self._requests)
         for thread in self._threads:
             thread.start()
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
-        """See ``QueuedRequests``."""
-        return self._requests.outputs(batches, deadline)
+        """See ``QueuedRequests``; a single sample is computed in the caller's own thread if a stream is idle.
+
+        Handing it to another thread and back would take a large share of the time of a small network. Where there is a
+        deadline, the caller must be able to leave, and where there is a window, requests wait for others.
+        """
+        left = iter(batches)
+        first = [*islice(left, 1)]
+        if deadline is None and not self._window and first and len(first[0]) == 1:
+            first += islice(left, 1)
+            if len(first) == 1 and (answer := self._at_once(first[0])) is not None:
+                yield answer
+                return
+        yield from self._requests.outputs(chain(first, left), deadline)
+
+    def _at_once(self, sample: np.ndarray) -> Optional[Outputs]:
+        """The outputs for a sample; None if it has to wait."""
+        try:
+            network = self._idle.get_nowait()
+        except Empty:
+            return None
+        try:
+            return network.run(sample) if self._requests.queue.pass_by(len(sample)) else None
+        finally:
+            self._idle.put(network)
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
@@ -89,13 +114,18 @@ def _warm(network: RunningNetwork, batch: int, sample: np.ndarray) -> None:
         network.run(np.resize(sample, (size, *sample.shape[1:])))
 
 
-def _work(network: RunningNetwork, queue: RequestQueue, streams: Streams) -> None:
-    while (pieces := queue.take(streams.batch, streams.window, _LOOK_EVERY)) is not None:
-        if pieces:
+def _work(idle: LifoQueue[RunningNetwork], queue: RequestQueue, streams: Streams) -> None:
+    while queue.wait(_LOOK_EVERY):
+        network = idle.get()
+        try:
+            pieces = queue.take(streams.batch, streams.window, 0.0) or []
             try:
-                _compute(network, pieces)
+                if pieces:
+                    _compute(network, pieces)
             except Exception as error:  # whoever waits must not wait for ever, whatever it is
                 queue.put_back(pieces, error)
+        finally:
+            idle.put(network)
 
 
 def _compute(network: RunningNetwork, pieces: Sequence[Piece]) -> None:

@@ -45,6 +45,27 @@ def in_threads(work: Any, number: int) -> list[Future[Any]]:
     return futures
 
 
+def test_nobody_passes_by_who_waits() -> None:
+    waiting = queue()
+    assert waiting.pass_by(1)
+    assert waiting.status().batches == {1: 1}
+    waiting.put(request(0, 1))
+    assert not waiting.pass_by(1)
+    waiting.fail(EngineError("lost"))
+    with pytest.raises(EngineError, match="lost"):
+        waiting.pass_by(1)
+
+
+def test_whoever_waits_for_requests_is_told_of_them_and_of_the_end() -> None:
+    waiting = queue()
+    assert waiting.wait(0.0)
+    (found,) = in_threads(lambda: waiting.wait(LIMIT), 1)
+    waiting.put(request(0, 1))
+    assert found.result(LIMIT)
+    waiting.fail(EngineError("lost"))
+    assert not waiting.wait(LIMIT)
+
+
 def test_requests_are_put_together_and_taken_apart_in_their_order() -> None:
     requests = [request(0, 2), request(2, 5), request(7, 1)]
     waiting = queue(*requests)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.request_queue import Piece
 from quantkit.deployment.runner import RunnerStatus
+from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
 from quantkit.errors import DeadlineExceeded, EngineError, ForkError, UserError
 from tests.requirements import requires
@@ -114,6 +116,62 @@ def test_requests_that_wait_are_put_together(
     assert samples(predictor.status()) == 10
     assert sum(batches.values()) < 10
     assert max(batches) <= 4
+
+
+def threads_of(predictor: Predictor) -> list[str]:
+    """The names of the threads that compute from now on."""
+    pool, names = predictor._runner, list[str]()
+    assert isinstance(pool, StreamPool)
+
+    def noted(network: RunningNetwork) -> RunningNetwork:
+        def run(batch: np.ndarray) -> list[np.ndarray]:
+            names.append(threading.current_thread().name)
+            return network.run(batch)
+
+        return replace(network, run=run)
+
+    for network in [pool._idle.get() for _ in range(pool.streams)]:
+        pool._idle.put(noted(network))
+    return names
+
+
+def test_a_single_sample_is_computed_in_the_callers_thread(
+    predictor: Predictor, inputs: np.ndarray, expected: np.ndarray
+) -> None:
+    names, own = threads_of(predictor), threading.current_thread().name
+    same(predictor.predict(inputs[0]), expected[:1])
+    assert names == [own]
+    same(predictor.predict(inputs[0], timeout=LIMIT), expected[:1])
+    same(asyncio.run(predictor.predict_async(inputs[0])), expected[:1])
+    same(predictor.predict(inputs[:3]), expected[:3])
+    assert set(names[1:]) == {"quantkit stream"}
+    assert predictor.status().batches[1] >= 3
+
+
+def test_a_single_sample_waits_where_a_window_is_to_fill_batches(
+    digits_onnx: Path, single: Predictor, inputs: np.ndarray, expected: np.ndarray
+) -> None:
+    with load(digits_onnx, engine=single.engine, instances=Streams(2, window=0.01)) as predictor:
+        names = threads_of(predictor)
+        same(predictor.predict(inputs[0]), expected[:1])
+    assert names == ["quantkit stream"]
+
+
+def test_a_single_sample_waits_while_no_stream_is_idle(
+    predictor: Predictor, inputs: np.ndarray, expected: np.ndarray
+) -> None:
+    pool = predictor._runner
+    assert isinstance(pool, StreamPool)
+    names = threads_of(predictor)
+    busy = [pool._idle.get() for _ in range(pool.streams)]
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(predictor.predict, inputs[0])
+        while not predictor.status().waiting:
+            time.sleep(0.001)
+        for network in busy:
+            pool._idle.put(network)
+        same(found.result(LIMIT), expected[:1])
+    assert names == ["quantkit stream"]
 
 
 def test_the_threads_end_with_the_predictor(predictor: Predictor) -> None:

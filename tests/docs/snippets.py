@@ -12,7 +12,7 @@ from typing import Optional
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "pages").rglob("*.md")))
 
-LANGUAGES = frozenset({"console", "python", "toml", "text"})
+LANGUAGES = frozenset({"console", "python", "toml", "yaml", "text"})
 """What a block may be marked as. Blocks of ``text`` are for reading alone."""
 
 _FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

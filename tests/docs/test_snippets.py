@@ -2,8 +2,9 @@
 
 The blocks of a page run in their order in one folder, which holds what the page's ``<!-- given: ... -->`` names.
 Commands of quantkit run in this process, servers and nodes of Dask beside it until the page ends, Python in one
-namespace; a block of TOML becomes the file that its first line names. After ``<!-- not run: REASON -->`` a block is
-only parsed: options must exist, Python must compile, extras and targets of make must be there.
+namespace; a block of TOML becomes the file that its first line names; of one of YAML, a configuration of Ray Serve, the
+applications are made. After ``<!-- not run: REASON -->`` a block is only parsed: options must exist, Python must
+compile, extras and targets of make must be there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tomllib
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -90,6 +92,20 @@ def _run(snippet: Snippet, namespace: dict[str, object], nodes: ExitStack) -> No
         file = Path(_file_named(snippet))
         file.parent.mkdir(exist_ok=True)
         file.write_text(snippet.text)
+    elif snippet.language == "yaml":
+        _build_application(snippet)
+
+
+def _build_application(snippet: Snippet) -> None:
+    """Read a configuration of Ray Serve as `serve run` does, and make its application."""
+    requires("ray")
+    import yaml
+    from ray.serve.schema import ServeDeploySchema
+
+    configured = ServeDeploySchema.model_validate(yaml.safe_load(snippet.text))
+    for each in configured.applications:
+        module, _, name = each.import_path.partition(":")
+        getattr(import_module(module), name)(each.args)
 
 
 def _invoke(snippet: Snippet, command: Command) -> Result:

@@ -56,6 +56,7 @@ def main() -> None:
     assert [label for label, _ in best] == [str(index) for index in expected["fp32"].argmax(axis=1)]
     assert all(0 < score <= 1 for _, score in best)
     np.testing.assert_array_equal(quantkit.load(bundle, engine="auto").predict(files), outputs)
+    check_monitor(bundle, expected["pixels"])
     check_errors(files[0])
     print(json.dumps({"python": platform.python_version(), "numpy": np.__version__, "images": len(files)}))
 
@@ -64,6 +65,17 @@ def cosines(first: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Of each image's outputs."""
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(other, axis=1)
     return np.asarray((first * other).sum(axis=1) / norms)
+
+
+def check_monitor(bundle: str, pixels: np.ndarray) -> None:
+    """A monitor tells changed images from those of calibration."""
+    for given, drifts in ((pixels, False), (255 - pixels, True)):
+        with quantkit.load(bundle, monitor=quantkit.Monitor(share=1.0)) as predictor:
+            for image in given:
+                predictor.predict(image)
+            status = predictor.monitor_status()
+        assert status is not None and status.watched == len(given)
+        assert ("input.mean" in status.drifting) == drifts, status
 
 
 def check_errors(image: Path) -> None:

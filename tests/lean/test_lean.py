@@ -41,11 +41,11 @@ _MOST_MEGABYTES = 250
 
 
 @pytest.fixture(scope="module")
-def delivery(digits_onnx: Path, digits_fused: FusedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def delivery(digits_usual: Path, digits_fused: FusedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a bundle, photographs of digits, and what this environment computes of them."""
     folder = tmp_path_factory.mktemp("delivery")
-    shutil.copytree(digits_onnx, folder / "bundle")
-    bundle = read_bundle(digits_onnx)
+    shutil.copytree(digits_usual, folder / "bundle")
+    bundle = read_bundle(digits_usual)
     pixels = np.stack([sample.image for sample in take(load_data("digits:test"), _IMAGES)])
     (folder / "images").mkdir()
     for index, image in enumerate(pixels):

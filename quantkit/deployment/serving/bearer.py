@@ -31,12 +31,16 @@ class Bearer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it."""
-        if scope["type"] != "http" or scope["path"] in _OPEN or self._is_allowed(scope):
+        if scope["type"] != "http" or self._is_open(scope) or self._is_allowed(scope):
             await self.app(scope, receive, send)
         else:
             answer = refusal(401, "give the token of this server as Authorization: Bearer TOKEN")
             answer.headers["www-authenticate"] = "Bearer"
             await answer(scope, receive, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        # An application that is mounted somewhere is given the whole path.
+        return scope["path"].removeprefix(scope.get("root_path", "")) in _OPEN
 
     def _is_allowed(self, scope: Scope) -> bool:
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")

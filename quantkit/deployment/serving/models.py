@@ -55,6 +55,33 @@ def model_place(text: str) -> ModelPlace:
     return ModelPlace(name, version or "1", Path(path))
 
 
+def check_names(places: Sequence[ModelPlace]) -> None:
+    """Check that bundles, of which there is at least one, can be told apart.
+
+    Raises:
+        UserError: two have one name and version.
+    """
+    twice, number = Counter((place.name, place.version) for place in places).most_common(1)[0]
+    if number > 1:
+        raise UserError(
+            f"two bundles are called {twice[0]}, version {twice[1]}; give them names, such as {twice[0]}/2=BUNDLE"
+        )
+
+
+def tuned_files(deployments: Sequence[Path]) -> dict[str, Path]:
+    """Deployments by the hashes of their bundles.
+
+    Raises:
+        UserError: two are of one bundle, or see ``read_deployment``.
+    """
+    tuned: dict[str, Path] = {}
+    for file in deployments:
+        before = tuned.setdefault(read_deployment(file).bundle.sha256, file)
+        if before != file:
+            raise UserError(f"{before} and {file} are of the same bundle; give one of them")
+    return tuned
+
+
 @contextmanager
 def loaded_models(
     places: Sequence[ModelPlace],
@@ -78,16 +105,8 @@ def loaded_models(
         UserError: two have one name and version, a deployment is of none of them, or see ``load``.
         QuantkitError: see ``load``.
     """
-    twice, number = Counter((place.name, place.version) for place in places).most_common(1)[0]
-    if number > 1:
-        raise UserError(
-            f"two bundles are called {twice[0]}, version {twice[1]}; give them names, such as {twice[0]}/2=BUNDLE"
-        )
-    tuned: dict[str, Path] = {}
-    for file in deployments:
-        before = tuned.setdefault(read_deployment(file).bundle.sha256, file)
-        if before != file:
-            raise UserError(f"{before} and {file} are of the same bundle; give one of them")
+    check_names(places)
+    tuned = tuned_files(deployments)
     unused = set(tuned)
     models: dict[str, dict[str, Served]] = {}
     with ExitStack() as stack:
