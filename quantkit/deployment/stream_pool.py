@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from queue import Empty, LifoQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Optional
 
@@ -48,9 +48,10 @@ class StreamPool:
             UserError: the engine has no streams, or needs an ONNX file and the bundle holds none.
             QuantkitError: the network cannot run there.
         """
-        self.engine, self.streams, self._window = engine, streams.count, streams.window
+        self.engine, self.streams = engine, streams.count
+        self._waits_for_others, self._runs_singly = streams.window > 0, streams.batch == 1
         number = self.streams
-        self._idle: LifoQueue[RunningNetwork] = LifoQueue()
+        self._idle: SimpleQueue[RunningNetwork] = SimpleQueue()
         for network in open_streams(bundle, engine, number, streams.threads):
             _warm(network, streams.batch, bundle.sample.input)
             self._idle.put(network)
@@ -66,12 +67,13 @@ class StreamPool:
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``QueuedRequests``; a single sample is computed in the caller's own thread if a stream is idle.
 
-        Handing it to another thread and back would take a large share of the time of a small network. Where there is a
-        deadline, the caller must be able to leave, and where there is a window, requests wait for others.
+        Handing it to another thread and back would take a large share of the time of a small network. Where batches are
+        of one sample, the caller waits for a stream itself. Where there is a deadline, it must be able to leave, and
+        where there is a window, requests wait for others.
         """
         left = iter(batches)
         first = [*islice(left, 1)]
-        if deadline is None and not self._window and first and len(first[0]) == 1:
+        if deadline is None and not self._waits_for_others and first and len(first[0]) == 1:
             first += islice(left, 1)
             if len(first) == 1 and (answer := self._at_once(first[0])) is not None:
                 yield answer
@@ -81,7 +83,7 @@ class StreamPool:
     def _at_once(self, sample: np.ndarray) -> Optional[Outputs]:
         """The outputs for a sample; None if it has to wait."""
         try:
-            network = self._idle.get_nowait()
+            network = self._idle.get(block=self._runs_singly)
         except Empty:
             return None
         try:
@@ -114,7 +116,7 @@ def _warm(network: RunningNetwork, batch: int, sample: np.ndarray) -> None:
         network.run(np.resize(sample, (size, *sample.shape[1:])))
 
 
-def _work(idle: LifoQueue[RunningNetwork], queue: RequestQueue, streams: Streams) -> None:
+def _work(idle: SimpleQueue[RunningNetwork], queue: RequestQueue, streams: Streams) -> None:
     while queue.wait(_LOOK_EVERY):
         network = idle.get()
         try:
