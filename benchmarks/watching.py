@@ -2,14 +2,15 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/watching.py --out benchmarks/results/watching
 
-The networks are those of trained.toml, quantized with the default preset and 500 calibration images. In each of 100
-orders, up to 255 test images in random order come first, which end within some look of the monitor, and then images
-that are changed in one way, also in random order; counted are the changed ones until a signal drifts, where all are
-watched. Of all test images, unchanged, alarms are counted, as many of which should be as tests are unlikely. Other data
-are digits (from scikit-learn) and, for networks of 32 pixels, photographs, for others, images of CIFAR-10.
+The networks are those of trained.toml, quantized with the default preset and 500 calibration images, or all if there
+are fewer. In each of 100 orders, up to 255 test images in random order come first, which end within some look of the
+monitor, and then images that are changed in one way, also in random order; counted are the changed ones until a signal
+drifts, where all are watched. Of all test images, unchanged, alarms are counted, as many of which should be as tests
+are unlikely. Other data are digits (from scikit-learn) and, for networks of 32 pixels, photographs, for others, images
+of CIFAR-10.
 
-The cost is that of `predict` of one preprocessed image at a time with a monitor in its default form, as a ratio of
-throughputs in turns within each round; where all are watched, for comparison. Nothing else may run.
+The cost is that of `predict` of one preprocessed image after the other with a monitor in its default form, as a ratio
+of throughputs of the same round, in random order; where all are watched, for comparison. Nothing else may run.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=ROUNDS, default=20)
     parser.add_argument("--changes-only", action="store_true", help="leave out the cost; other work may run")
-    parser.add_argument("--seconds", type=at_least(1), default=2, help="of each form in a round")
+    parser.add_argument("--seconds", type=at_least(1), default=2, help="of each form in a round, without a pause")
     options = parser.parse_args()
     root, rows, costs = data_root(), list[Row](), list[Cost]()
     suite = tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
@@ -134,7 +135,7 @@ def main() -> None:
 
 
 def _bundle(model: Model, calibration: Samples, folder: Path) -> Bundle:
-    config = quantkit.QuantizationConfig(num_samples=_CALIBRATION)
+    config = quantkit.QuantizationConfig(num_samples=min(_CALIBRATION, calibration.size or _CALIBRATION))
     return read_bundle(quantkit.quantize(model, calibration, config).save(folder))
 
 
@@ -209,19 +210,21 @@ def _cost(bundle: Bundle, test: Samples, rounds: int, seconds: float) -> Cost:
     found: dict[str, list[float]] = {form: [] for form in forms}
     for seed in range(rounds):
         predictors = {form: Predictor(bundle, monitor=monitor) for form, monitor in forms.items()}
-        spent: dict[str, float] = dict.fromkeys(forms, 0.0)
-        runs: dict[str, int] = dict.fromkeys(forms, 0)
-        random = np.random.default_rng(seed)
-        while min(spent.values()) < seconds:
-            for form in random.permutation(list(forms)):
-                begun = perf_counter()
-                for image in images:
-                    predictors[form].predict(image)
-                spent[form] += perf_counter() - begun
-                runs[form] += len(images)
-        for form in forms:
-            found[form].append(1e3 * spent[form] / runs[form])
+        for form in np.random.default_rng(seed).permutation(list(forms)):
+            found[form].append(_milliseconds(predictors[form], images, seconds))
     return Cost(bundle.manifest.name, **found)
+
+
+def _milliseconds(predictor: Predictor, images: Sequence[np.ndarray], seconds: float) -> float:
+    """The time of a prediction, one after the other without a pause: in pauses a monitor would have time to itself."""
+    for image in images:
+        predictor.predict(image)
+    begun, runs = perf_counter(), 0
+    while (spent := perf_counter() - begun) < seconds:
+        for image in images:
+            predictor.predict(image)
+        runs += len(images)
+    return 1e3 * spent / runs
 
 
 def page(document: Document) -> str:

@@ -34,6 +34,9 @@ _ADDED = re.compile(r"(/WithoutBiases|/DequantizationMultiply)+$")
 # The line of an error that precedes a list of the operators that OpenVINO cannot convert.
 _SUMMARY = "Summary:"
 
+# Of the batches that are accepted, so many shapes are remembered.
+_MOST_SHAPES = 64
+
 
 class OpenVinoBackend(Backend[bytes]):
     """OpenVINO, which rewrites networks before it runs them."""
@@ -72,8 +75,8 @@ class OpenVinoSession(Session):
         with _errors("load the network"):
             self._shapes = {each.get_any_name(): each.partial_shape for each in compiled.inputs}
             self._request = compiled.create_infer_request()
-        # The last shapes that were accepted: asking OpenVINO takes longer than the run of a tiny network.
-        self._accepted: dict[str, tuple[int, ...]] = {}
+        # What was accepted: asking OpenVINO each time takes a large share of the time of a small network.
+        self._accepted: set[tuple[str, tuple[int, ...]]] = set()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -85,12 +88,13 @@ class OpenVinoSession(Session):
         self._process.check("the network")
         for name, shape in self._shapes.items():
             given = inputs[name].shape
-            if given == self._accepted.get(name):
+            if (name, given) in self._accepted:
                 continue
             # OpenVINO would run convolutions with the wrong number of channels.
             if not shape.compatible(OPENVINO.library().PartialShape(list(given))):
                 raise EngineError(f"OpenVINO cannot run the network: {name!r} is {given}, not {shape}")
-            self._accepted[name] = given
+            if len(self._accepted) < _MOST_SHAPES:
+                self._accepted.add((name, given))
         with _errors("run the network"):
             return arrays(self._request.infer(dict(inputs), share_inputs=True).to_tuple())
 

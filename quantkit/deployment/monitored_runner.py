@@ -39,14 +39,14 @@ class MonitoredRunner:
         """See ``Runner``."""
         pending: deque[PendingBatch] = deque()
 
-        def drawn() -> Iterator[np.ndarray]:
-            for batch in batches:
-                pending.append(self._watcher.begin(batch, self._runner.quantizer))
-                yield batch
+        def begun(batch: np.ndarray) -> np.ndarray:
+            pending.append(self._watcher.begin(batch, self._runner.quantizer))
+            return batch
 
-        for outputs in self._runner.outputs(drawn(), deadline):
+        for outputs in self._runner.outputs(map(begun, batches), deadline):
             batch = pending.popleft()
-            yield self._watcher.answered(batch, outputs, self._watcher.end(batch, outputs), deadline)
+            rows = self._watcher.end(batch, outputs)
+            yield self._watcher.answered(batch, outputs, rows, deadline) if rows else outputs
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""

@@ -28,16 +28,17 @@ class QueuedRequests:
         queue: those that nobody has begun to compute.
     """
 
-    def __init__(self, number: int, batch: int, ahead: int) -> None:
+    def __init__(self, number: int, batch: int, ahead: int, places: Optional[int] = None) -> None:
         """Begin without any.
 
         Args:
             number: how many compute them at a time.
             batch: the most samples that each computes at once.
             ahead: how many samples one caller has waiting or computed, so that all are busy.
+            places: see ``RequestQueue``.
         """
         self._ahead = ahead
-        self.queue = RequestQueue(max(_WAITING, 4 * batch) * number, number)
+        self.queue = RequestQueue(max(_WAITING, 4 * batch) * number, number, places)
         # The samples of those of event loops, in order; the first of them are in the queue's own line.
         self._entering: dict[asyncio.Future[None], int] = {}
         self._entrance = ThreadPoolExecutor(_ENTERING, thread_name_prefix="quantkit requests")

@@ -103,9 +103,16 @@ class Piece(NamedTuple):
 class RequestQueue:
     """Requests that nobody has begun to compute: at most so many samples of them, beyond which callers wait."""
 
-    def __init__(self, limit: int, instances: int) -> None:
-        """``limit``: how many samples may wait; a request of more waits for an empty queue."""
-        self._limit, self._instances = limit, instances
+    def __init__(self, limit: int, instances: int, places: Optional[int] = None) -> None:
+        """Begin with none.
+
+        Args:
+            limit: how many samples may wait; a request of more waits for an empty queue.
+            instances: how many take requests.
+            places: how many batches are computed at a time, if that has a bound: whoever takes one needs a place, and
+                gives it back. None: whoever takes one has a place of its own.
+        """
+        self._limit, self._instances, self._places = limit, instances, places
         self._waiting: deque[Piece] = deque()
         # Those that wait for room, in the order in which they came.
         self._line: deque[Request] = deque()
@@ -159,7 +166,9 @@ class RequestQueue:
             return True
 
     def pass_by(self, size: int) -> bool:
-        """Whether nothing waits, so that whoever asks may compute a request of its own of so many samples itself.
+        """Take a place for a request of so many samples that was not put here, if nothing waits and one is free.
+
+        Whoever has taken it computes the request, and gives the place back.
 
         Raises:
             Exception: what ``fail`` was given.
@@ -167,16 +176,17 @@ class RequestQueue:
         with self._lock:
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            if self._waiting or self._line:
+            if self._waiting or self._line or not self._places:
                 return False
+            self._places -= 1
             self._batches[size] += 1
             return True
 
-    def wait(self, patience: float) -> bool:
-        """Wait for something to compute, but for ``patience`` seconds at most; False when there will be no more."""
+    def give_back(self) -> None:
+        """Give back a place."""
         with self._lock:
-            self._arrived.wait_for(lambda: self._waiting or self._error is not None, patience)
-            return self._error is None
+            self._places = (self._places or 0) + 1
+            self._arrived.notify(self._samples)
 
     def take(self, most: int, window: float, patience: float, longest: int = 0) -> Optional[list[Piece]]:
         """What an idle instance is to compute next: at most ``most`` samples; None when there will be no more.
@@ -192,19 +202,27 @@ class RequestQueue:
         with self._lock:
             self._idle += 1
             try:
-                self._arrived.wait_for(lambda: self._waiting or self._error is not None, patience)
+                self._arrived.wait_for(self._may_take, patience)
                 if window and self._waiting:
                     self._arrived.wait_for(lambda: self._samples >= most or self._error is not None, window)
                 if self._error is not None:
                     return None
-                share = -(-self._samples // self._idle)
-                pieces = self._cut(most if window else min(most, share), longest)
+                if not self._may_take():
+                    return []
+                idle = self._idle if self._places is None else self._places
+                pieces = self._cut(most if window else min(most, -(-self._samples // idle)), longest)
                 self._count(pieces, most)
+                if pieces and self._places is not None:
+                    self._places -= 1
                 # Whoever waits for a full batch may have been woken in another's place.
                 self._arrived.notify(self._samples)
                 return pieces
             finally:
                 self._idle -= 1
+
+    def _may_take(self) -> bool:
+        """Whether there is something to take and a place for it, or there will be no more."""
+        return bool(self._waiting and self._places != 0) or self._error is not None
 
     def take_ahead(self, most: int, longest: int = 0) -> list[Piece]:
         """What an instance is to compute after its present batch: a whole batch that no idle one is there for.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Optional
 
@@ -48,18 +48,14 @@ class StreamPool:
             UserError: the engine has no streams, or needs an ONNX file and the bundle holds none.
             QuantkitError: the network cannot run there.
         """
-        self.engine, self.streams = engine, streams.count
-        self._waits_for_others, self._runs_singly = streams.window > 0, streams.batch == 1
+        self.engine, self.streams, self._window = engine, streams.count, streams.window
         number = self.streams
-        self._idle: SimpleQueue[RunningNetwork] = SimpleQueue()
-        for network in open_streams(bundle, engine, number, streams.threads):
+        self._idle = open_streams(bundle, engine, number, streams.threads)
+        for network in self._idle:
             _warm(network, streams.batch, bundle.sample.input)
-            self._idle.put(network)
-        self._requests = QueuedRequests(number, streams.batch, _AHEAD * number * streams.batch)
-        self._threads = [
-            Thread(target=_work, args=(self._idle, self._requests.queue, streams), name="quantkit stream", daemon=True)
-            for _ in range(number)
-        ]
+        self._requests = QueuedRequests(number, streams.batch, _AHEAD * number * streams.batch, number)
+        given = self._idle, self._requests.queue, streams
+        self._threads = [Thread(target=_work, args=given, name="quantkit stream", daemon=True) for _ in range(number)]
         self._finalizer = weakref.finalize(self, _close, os.getpid(), self._requests)
         for thread in self._threads:
             thread.start()
@@ -67,29 +63,22 @@ class StreamPool:
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         """See ``QueuedRequests``; a single sample is computed in the caller's own thread if a stream is idle.
 
-        Handing it to another thread and back would take a large share of the time of a small network. Where batches are
-        of one sample, the caller waits for a stream itself. Where there is a deadline, it must be able to leave, and
-        where there is a window, requests wait for others.
+        Handing it to another thread and back would take a large share of the time of a small network. Where there is a
+        deadline, the caller must be able to leave, and where there is a window, requests wait for others.
         """
         left = iter(batches)
         first = [*islice(left, 1)]
-        if deadline is None and not self._waits_for_others and first and len(first[0]) == 1:
+        if deadline is None and not self._window and first and len(first[0]) == 1:
             first += islice(left, 1)
-            if len(first) == 1 and (answer := self._at_once(first[0])) is not None:
-                yield answer
+            if len(first) == 1 and self._requests.queue.pass_by(1):
+                yield self._computed(first[0])
                 return
         yield from self._requests.outputs(chain(first, left), deadline)
 
-    def _at_once(self, sample: np.ndarray) -> Optional[Outputs]:
-        """The outputs for a sample; None if it has to wait."""
-        try:
-            network = self._idle.get(block=self._runs_singly)
-        except Empty:
-            return None
-        try:
-            return network.run(sample) if self._requests.queue.pass_by(len(sample)) else None
-        finally:
-            self._idle.put(network)
+    def _computed(self, batch: np.ndarray) -> Outputs:
+        """The outputs for a batch that a place was taken for."""
+        with _place(self._idle, self._requests.queue) as network:
+            return network.run(batch)
 
     async def outputs_async(self, batches: Sequence[np.ndarray], deadline: Optional[float] = None) -> list[Outputs]:
         """See ``Runner``."""
@@ -116,18 +105,25 @@ def _warm(network: RunningNetwork, batch: int, sample: np.ndarray) -> None:
         network.run(np.resize(sample, (size, *sample.shape[1:])))
 
 
-def _work(idle: SimpleQueue[RunningNetwork], queue: RequestQueue, streams: Streams) -> None:
-    while queue.wait(_LOOK_EVERY):
-        network = idle.get()
-        try:
-            pieces = queue.take(streams.batch, streams.window, 0.0) or []
-            try:
-                if pieces:
+def _work(idle: list[RunningNetwork], queue: RequestQueue, streams: Streams) -> None:
+    while (pieces := queue.take(streams.batch, streams.window, _LOOK_EVERY)) is not None:
+        if pieces:
+            with _place(idle, queue) as network:
+                try:
                     _compute(network, pieces)
-            except Exception as error:  # whoever waits must not wait for ever, whatever it is
-                queue.put_back(pieces, error)
-        finally:
-            idle.put(network)
+                except Exception as error:  # whoever waits must not wait for ever, whatever it is
+                    queue.put_back(pieces, error)
+
+
+@contextmanager
+def _place(idle: list[RunningNetwork], queue: RequestQueue) -> Iterator[RunningNetwork]:
+    """The network of a place that was taken, of which there are as many as idle networks; it is given back."""
+    network = idle.pop()
+    try:
+        yield network
+    finally:
+        idle.append(network)
+        queue.give_back()
 
 
 def _compute(network: RunningNetwork, pieces: Sequence[Piece]) -> None:

@@ -45,25 +45,45 @@ def in_threads(work: Any, number: int) -> list[Future[Any]]:
     return futures
 
 
-def test_nobody_passes_by_who_waits() -> None:
-    waiting = queue()
+def test_whoever_passes_by_takes_a_free_place() -> None:
+    waiting = RequestQueue(100, 2, 2)
+    assert [waiting.pass_by(1) for _ in range(3)] == [True, True, False]
+    waiting.give_back()
     assert waiting.pass_by(1)
-    assert waiting.status().batches == {1: 1}
+    assert waiting.status().batches == {1: 3}
+    # Where everybody has a place of its own, there is none to take.
+    assert not queue().pass_by(1)
+
+
+def test_nobody_passes_by_who_waits() -> None:
+    waiting = RequestQueue(100, 2, 2)
     waiting.put(request(0, 1))
     assert not waiting.pass_by(1)
+    assert samples(waiting.take(4, 0.0, LIMIT)) == [0]
+    assert waiting.pass_by(1)
     waiting.fail(EngineError("lost"))
     with pytest.raises(EngineError, match="lost"):
         waiting.pass_by(1)
 
 
-def test_whoever_waits_for_requests_is_told_of_them_and_of_the_end() -> None:
-    waiting = queue()
-    assert waiting.wait(0.0)
-    (found,) = in_threads(lambda: waiting.wait(LIMIT), 1)
-    waiting.put(request(0, 1))
-    assert found.result(LIMIT)
-    waiting.fail(EngineError("lost"))
-    assert not waiting.wait(LIMIT)
+def test_what_waits_is_taken_when_a_place_is_free() -> None:
+    waiting = RequestQueue(100, 1, 1)
+    assert waiting.pass_by(1)
+    waiting.put(request(0, 3))
+    assert waiting.take(4, 0.0, 0.0) == []
+    (taken,) = in_threads(lambda: waiting.take(4, 0.0, 10 * LIMIT), 1)
+    time.sleep(0.05)
+    assert not taken.done()
+    waiting.give_back()
+    assert samples(taken.result(LIMIT)) == [0, 1, 2]
+    # That took it again.
+    assert not waiting.pass_by(1)
+
+
+def test_free_places_share_what_waits() -> None:
+    waiting = RequestQueue(100, 2, 2)
+    waiting.put(request(0, 4))
+    assert [samples(waiting.take(4, 0.0, LIMIT)) for _ in range(2)] == [[0, 1], [2, 3]]
 
 
 def test_requests_are_put_together_and_taken_apart_in_their_order() -> None:

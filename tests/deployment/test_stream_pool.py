@@ -93,6 +93,7 @@ def test_streams_run_at_the_same_time(
     monkeypatch.setattr(stream_pool, "_compute", together)
     # One stream alone would wait for the other until the barrier breaks.
     predictor.predict(inputs[:8], timeout=LIMIT)
+    predictor.predict(inputs[:2], timeout=LIMIT)
 
 
 def test_requests_that_wait_are_put_together(
@@ -130,8 +131,7 @@ def threads_of(predictor: Predictor) -> list[str]:
 
         return replace(network, run=run)
 
-    for network in [pool._idle.get() for _ in range(pool.streams)]:
-        pool._idle.put(noted(network))
+    pool._idle[:] = map(noted, pool._idle)
     return names
 
 
@@ -162,16 +162,46 @@ def test_a_single_sample_waits_while_no_stream_is_idle(
 ) -> None:
     pool = predictor._runner
     assert isinstance(pool, StreamPool)
-    names = threads_of(predictor)
-    busy = [pool._idle.get() for _ in range(pool.streams)]
+    names, queue = threads_of(predictor), pool._requests.queue
+    assert [queue.pass_by(1) for _ in range(pool.streams)] == pool.streams * [True]
     with ThreadPoolExecutor(1) as threads:
         found = threads.submit(predictor.predict, inputs[0])
-        while not predictor.status().waiting:
+        while not predictor.status().waiting and not found.done():
             time.sleep(0.001)
-        for network in busy:
-            pool._idle.put(network)
+        queue.give_back()
         same(found.result(LIMIT), expected[:1])
     assert names == ["quantkit stream"]
+
+
+def test_a_single_sample_that_fails_gives_its_stream_back(
+    predictor: Predictor, inputs: np.ndarray, expected: np.ndarray
+) -> None:
+    pool = predictor._runner
+    assert isinstance(pool, StreamPool)
+    sound = list(pool._idle)
+
+    def failing(batch: np.ndarray) -> list[np.ndarray]:
+        raise EngineError("broken")
+
+    pool._idle[:] = [replace(network, run=failing) for network in sound]
+    for _ in range(2 * pool.streams):
+        with pytest.raises(EngineError, match="broken"):
+            predictor.predict(inputs[0])
+    pool._idle[:] = sound
+    same(predictor.predict(inputs[0]), expected[:1])
+
+
+def test_callers_of_all_kinds_at_once(predictor: Predictor, inputs: np.ndarray, expected: np.ndarray) -> None:
+    def ask(number: int) -> np.ndarray:
+        if number % 3 == 2:
+            return asyncio.run(predictor.predict_async(inputs[number % 30 : number % 30 + 2]))
+        return predictor.predict(inputs[number % 30], timeout=LIMIT if number % 3 else None)
+
+    with ThreadPoolExecutor(6) as threads:
+        found = [*threads.map(ask, range(200))]
+    for number, each in enumerate(found):
+        same(each, expected[number % 30 :][: len(each)])
+    assert predictor.status().waiting == 0
 
 
 def test_the_threads_end_with_the_predictor(predictor: Predictor) -> None:

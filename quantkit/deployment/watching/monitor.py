@@ -18,8 +18,8 @@ class Monitor:
     """What is watched of a deployment: what its network reads and puts out. ``Predictor.step`` is not.
 
     Attributes:
-        share: the largest fraction of the time, above 0 and up to 1, that is spent on computing signals; at 1, one
-            sample of every batch is watched.
+        share: the largest fraction of the time, above 0 and up to 1, that watching takes, with what it delays; at 1,
+            one sample of every batch is watched.
         reference: the folder of the same network's fused FP32 bundle, for ``shadow`` and ``fp32_below``; None: FP32 is
             never run.
         shadow: of so many samples a random one is run in FP32, too, and both answers are compared; 0: none is; None:
@@ -32,7 +32,7 @@ class Monitor:
         UserError: a value is of another kind or out of range, or ``reference`` is missing.
     """
 
-    share: float = 0.01
+    share: float = 0.005
     reference: Union[str, os.PathLike[str], None] = None
     shadow: Optional[int] = None
     fp32_below: float = 0.0
@@ -42,7 +42,7 @@ class Monitor:
         """Check the values."""
         _check_share("share", self.share)
         if not self.share:
-            raise UserError("share is 0, so nothing would be watched; give a part of the time, such as 0.01")
+            raise UserError("share is 0, so nothing would be watched; give a part of the time, such as 0.005")
         _check_share("fp32_below", self.fp32_below)
         if self.shadow is not None:
             whole_number("shadow", self.shadow, 0, SHADOW)

@@ -70,8 +70,8 @@ def test_its_share_of_the_time_is_kept(clock: Clock) -> None:
         clock.now += 0.005
     status = watcher.status()
     assert status.seen == 8 * 5000
-    # Of the clock, a watched sample takes 2 ms.
-    assert status.watched * 0.002 / (clock.now - begun) == pytest.approx(0.01, rel=0.2)
+    # Of the clock, a watched sample takes 2 ms, and as much again twice of what runs next.
+    assert status.watched * 0.006 / (clock.now - begun) == pytest.approx(0.01, rel=0.2)
 
 
 def test_a_long_delay_does_not_stop_it_for_long(clock: Clock) -> None:
