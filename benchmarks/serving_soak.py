@@ -3,15 +3,15 @@
     python benchmarks/serving_soak.py --out benchmarks/results/serving-soak
 
 The server has the digits network that ships, in INT8, with a monitor that writes events, and one process of the network
-on all cores. Each minute, 8 callers (hey, on the same machine and cores) ask at 80 % of the rate that was measured
-before for requests of this kind: by turns preprocessed images as bytes, image files (PNG), and preprocessed images as
-JSON. Read in the middle of each minute: resident memory, open descriptors and threads, those of the server and of the
-processes that it has started together. The first fifth of the minutes is warm-up, for which see soak.py; a line is
-fitted to the memory of the others, by requests, with Student's 95 % interval of its slope.
+on all cores. Each minute, 8 callers on the same machine and cores ask at 80 % of the rate that was measured before for
+requests of this kind: by turns preprocessed images as bytes, image files (PNG), and preprocessed images as JSON. Read
+in the middle of each minute: resident memory, open descriptors and threads, those of the server and of the processes
+that it has started together. The first fifth of the minutes is warm-up, as in soak.py; a line is fitted to the memory
+of the others, in means of three minutes, by requests of all kinds, with Student's 95 % interval of its slope.
 
 Memory is flat where that interval ends below 16 bytes a request; descriptors and threads are flat where they never
-exceed those of the warm-up. The exit code is 1 where something is not flat, or a request is not answered
-with 200. Nothing else may run.
+exceed those of the warm-up. The exit code is 1 where something is not flat, a request is not answered with 200, or a
+process was replaced. Nothing else may run.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from __future__ import annotations
 import json
 import struct
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -30,10 +30,10 @@ from statistics import median
 
 import numpy as np
 from command_line import Document, arguments, at_least, described, host_facts, run, table, write_results
-from offered_load import Answers, offer
+from paced_callers import ask
 from PIL import Image
 from serving import request, served
-from soak import MOST_BYTES, Slope, slope_of
+from soak import MOST_BYTES, WARM_UP, Slope, slope_of
 
 import quantkit
 from quantkit.bundle import read_bundle
@@ -43,9 +43,10 @@ from quantkit.data.samples import take
 from quantkit.deployment.serving.messages import JSON_LENGTH
 from quantkit.errors import QuantkitError
 from quantkit.files.folders import scratch_folder
+from quantkit.host.children import descendants
 
 _NETWORK = "digits_resnet20_v1"
-_CALLERS, _SHARE, _WARM_UP = 8, 0.8, 0.2
+_CALLERS, _SHARE = 8, 0.8
 _KINDS = ("bytes", "files", "JSON")
 
 _LOADS = ("requests", "capacity, requests/s", "answered with 200", "others", "p50, ms", "p99, ms", "largest, ms")
@@ -61,13 +62,14 @@ class Minute:
     Attributes:
         kind: of its requests.
         answered: how many were answered with 200.
-        others: how many with another status, by status; those without an answer are not among them.
+        others: how many had another status, by status, or no answer.
         p50: of the times of those answered, in ms, and so on.
         p99: likewise.
         largest: likewise.
         memory: the resident bytes of the server's processes together.
         descriptors: likewise, and ``threads``.
         threads: likewise.
+        processes: their numbers.
     """
 
     kind: str
@@ -79,12 +81,13 @@ class Minute:
     memory: int
     descriptors: int
     threads: int
+    processes: list[int]
 
 
 def main() -> None:
     """Soak a server."""
     parser = arguments(__doc__)
-    parser.add_argument("--minutes", type=at_least(25), default=60)
+    parser.add_argument("--cycles", type=at_least(5), default=20, help="of three minutes")
     parser.add_argument("--seconds", type=at_least(4), default=60, help="of a minute, for trials")
     options = parser.parse_args()
     with scratch_folder() as scratch:
@@ -96,16 +99,15 @@ def main() -> None:
             asked = f"{url}/v2/models/{bundle.name}/infer"
             capacity = {kind: _rate(asked, body) for kind, body in bodies.items()}
             minutes = []
-            for number in range(options.minutes):
-                kind = _KINDS[number % len(_KINDS)]
+            for kind in options.cycles * _KINDS:
                 minutes.append(_minute(asked, kind, bodies[kind], _SHARE * capacity[kind], process, options.seconds))
-                print(f"{number + 1}: {minutes[-1]}", flush=True)
+                print(f"{len(minutes)}: {minutes[-1]}", flush=True)
     if options.out is not None:
-        command = f"python benchmarks/serving_soak.py --minutes {options.minutes} --seconds {options.seconds}"
+        command = f"python benchmarks/serving_soak.py --cycles {options.cycles} --seconds {options.seconds}"
         figures = {"capacity": capacity, "minutes": [asdict(each) for each in minutes]}
         write_results(options.out, command, host_facts(), figures, page)
     if not is_well(minutes):
-        sys.exit("a request was not answered, or memory, descriptors or threads grow")
+        sys.exit("a request was not answered, a process was replaced, or memory, descriptors or threads grow")
 
 
 def _bodies(bundle: Path, folder: Path) -> dict[str, Body]:
@@ -129,31 +131,22 @@ def _bodies(bundle: Path, folder: Path) -> dict[str, Body]:
 
 
 def _rate(url: str, body: Body, seconds: float = 10.0) -> float:
-    offer(url, *body, _CALLERS, 1.0)
-    return offer(url, *body, _CALLERS, seconds).rate
+    ask(url, *body, _CALLERS, 1.0)
+    return len(ask(url, *body, _CALLERS, seconds).latencies) / seconds
 
 
 def _minute(url: str, kind: str, body: Body, rate: float, process: int, seconds: float) -> Minute:
-    found: list[Answers] = []
-    load = threading.Thread(target=lambda: found.append(offer(url, *body, _CALLERS, seconds, rate)))
-    load.start()
-    time.sleep(seconds / 2)
-    readings = np.sum([_reading(each) for each in _tree(process)], axis=0)
-    load.join()
-    if not found or not found[0].latencies:
-        raise QuantkitError(f"the server answers no request ({kind}) with 200: {found and dict(found[0].others)}")
-    (answers,) = found
-    p50, p99, largest = np.percentile(answers.latencies, [50, 99, 100])
-    others = {str(status): count for status, count in answers.others.items()}
-    return Minute(kind, len(answers.latencies), others, float(p50), float(p99), float(largest), *map(int, readings))
-
-
-def _tree(process: int) -> Iterator[int]:
-    """A process and those that it has started, all their generations."""
-    yield process
-    for thread in Path(f"/proc/{process}/task").iterdir():
-        for child in (thread / "children").read_text().split():
-            yield from _tree(int(child))
+    with ThreadPoolExecutor(1) as executor:
+        load = executor.submit(ask, url, *body, _CALLERS, seconds, rate)
+        time.sleep(seconds / 2)
+        processes = [process, *sorted(descendants(process))]
+        memory, descriptors, threads = np.sum([_reading(each) for each in processes], axis=0).tolist()
+        found = load.result()
+    if not found.latencies:
+        raise QuantkitError(f"the server answers no request ({kind}) with 200: {dict(found.others)}")
+    p50, p99, largest = np.percentile(found.latencies, [50, 99, 100]).tolist()
+    times = p50, p99, largest
+    return Minute(kind, len(found.latencies), dict(found.others), *times, memory, descriptors, threads, processes)
 
 
 def _reading(process: int) -> tuple[int, int, int]:
@@ -166,20 +159,30 @@ def _reading(process: int) -> tuple[int, int, int]:
 
 def growth(minutes: list[Minute]) -> Slope:
     """Of memory, in bytes a request."""
-    requests = np.cumsum([each.answered for each in minutes]).tolist()
-    return slope_of(requests, [each.memory for each in minutes])
+    answered = np.array([each.answered for each in minutes])
+    # At the middle of each minute.
+    requests = (np.cumsum(answered) - answered / 2).tolist()
+    cycles = (len(minutes) - _warm(minutes)) // len(_KINDS)
+    return slope_of(requests, [each.memory for each in minutes], cycles)
+
+
+def _warm(minutes: list[Minute]) -> int:
+    return int(len(minutes) * WARM_UP)
 
 
 def is_well(minutes: list[Minute]) -> bool:
-    """Whether all was answered and nothing grows, see above."""
-    return not any(each.others for each in minutes) and all(_verdicts(minutes))
+    """Whether all was answered by the same processes and nothing grows, see above."""
+    return _stays(minutes) and not any(each.others for each in minutes) and all(_verdicts(minutes))
+
+
+def _stays(minutes: list[Minute]) -> bool:
+    return all(each.processes == minutes[0].processes for each in minutes)
 
 
 def _verdicts(minutes: list[Minute]) -> tuple[bool, bool, bool]:
-    warm, slope = int(len(minutes) * _WARM_UP), growth(minutes)
-    first, later = minutes[:warm], minutes[warm:]
+    first, later = minutes[: _warm(minutes)], minutes[_warm(minutes) :]
     return (
-        slope.high < MOST_BYTES,
+        growth(minutes).high < MOST_BYTES,
         max(each.descriptors for each in later) <= max(each.descriptors for each in first),
         max(each.threads for each in later) <= max(each.threads for each in first),
     )
@@ -193,7 +196,8 @@ def page(document: Document) -> str:
     ]
     parts = (
         described(document),
-        f"{len(minutes)} minutes at {_SHARE:.0%} of the capacity. Percentiles are medians over minutes.",
+        f"{len(minutes)} minutes at {_SHARE:.0%} of the capacity. Percentiles are medians over minutes; the server's "
+        f"processes {'were the same all the time' if _stays(minutes) else 'WERE REPLACED'}.",
         "\n".join([*table(_LOADS), *loads]),
         "All processes of the server together. The growth of memory is in bytes a request, with its 95 % interval.",
         "\n".join([*table(_FIGURES), *_figures(minutes)]),
@@ -211,7 +215,7 @@ def _load(kind: str, capacity: float, minutes: list[Minute]) -> str:
 
 
 def _figures(minutes: list[Minute]) -> Iterator[str]:
-    warm, slope = int(len(minutes) * _WARM_UP), growth(minutes)
+    warm, slope = _warm(minutes), growth(minutes)
     verdicts = ["flat" if flat else "GROWS" for flat in _verdicts(minutes)]
     memory = [f"{minutes[place].memory / 1e6:.1f}" for place in (0, warm, -1)]
     grown = f"{slope.value:+.2f} [{slope.low:+.2f}, {slope.high:+.2f}]"

@@ -43,7 +43,7 @@ from quantkit.host.cpu import read_cpu
 from quantkit.quantization.config import QuantizationConfig
 
 _NETWORK = "digits_resnet20_v1"
-_READINGS, _WARM_UP, _PARTS = 200, 0.2, 20
+_READINGS, WARM_UP, _PARTS = 200, 0.2, 20
 MOST_BYTES = 16.0
 _IMAGES, _LARGEST = 64, 16
 
@@ -144,21 +144,21 @@ def _reading() -> tuple[int, int, int]:
     return int(status["VmRSS"].split()[0]) * 1024, descriptors, int(status["Threads"])
 
 
-def slope_of(predictions: Sequence[int], memory: Sequence[int]) -> Slope:
-    """The growth of memory after the warm-up, see above."""
-    start = int(len(memory) * _WARM_UP)
-    x = [np.mean(part) for part in np.array_split(np.asarray(predictions[start:], float), _PARTS)]
-    y = [np.mean(part) for part in np.array_split(np.asarray(memory[start:], float), _PARTS)]
+def slope_of(predictions: Sequence[float], memory: Sequence[int], parts: int = _PARTS) -> Slope:
+    """The growth of memory after the warm-up, in so many parts, see above."""
+    start = int(len(memory) * WARM_UP)
+    x = [np.mean(part) for part in np.array_split(np.asarray(predictions[start:], float), parts)]
+    y = [np.mean(part) for part in np.array_split(np.asarray(memory[start:], float), parts)]
     if min(y) == max(y):
         return Slope(0.0, 0.0, 0.0)
     fit = stats.linregress(x, y)
-    half = float(stats.t.ppf(0.975, _PARTS - 2) * fit.stderr)
+    half = float(stats.t.ppf(0.975, parts - 2) * fit.stderr)
     return Slope(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half)
 
 
 def is_flat(soaked: Soak) -> bool:
     """Whether nothing grows, see above."""
-    start = int(_READINGS * _WARM_UP)
+    start = int(_READINGS * WARM_UP)
     counts = (soaked.descriptors, soaked.threads)
     steady = all(max(count[start:]) <= count[start] for count in counts)
     return steady and slope_of(soaked.predictions, soaked.memory).high < MOST_BYTES
@@ -175,7 +175,7 @@ def page(document: Document) -> str:
 
 
 def _line(soaked: Soak) -> str:
-    start = int(_READINGS * _WARM_UP)
+    start = int(_READINGS * WARM_UP)
     slope = slope_of(soaked.predictions, soaked.memory)
     memory = (f"{soaked.memory[index] / 1e6:.1f}" for index in (0, start, -1))
     cells = [soaked.engine, *memory, f"{slope.value:+.2f} [{slope.low:+.2f}, {slope.high:+.2f}]"]

@@ -24,12 +24,14 @@ def test_means_are_over_cases_and_the_smallest_is_named() -> None:
             row("one", None, other("MXNet by itself", "default", 4.0), other("OpenVINO hint", "THROUGHPUT", 1.0)),
             row("two", None, other("MXNet by itself", "default", 1.0), other("quantkit's", None, 0.5)),
             row("two", 5.0, other("MXNet by itself", "default", 2.0, 4.0), other("ORT by itself", "default", 0.9, 9.0)),
+            {**row("one", 3.0), "problem": "nothing keeps the bounds"},
         ],
     }
     written = page(document).splitlines()
-    assert "| MXNet by itself, without a bound | 2 | 2.000 [2.000, 2.000] | 1.000 (two) |" in written
-    assert "| the best of all modes, without a bound | 2 | 1.000 [1.000, 1.000] | 1.000 (one) |" in written
+    assert "| MXNet by itself, without a bound | 2 of 2 | 2.000 [2.000, 2.000] | 1.000 (two) |" in written
+    assert "| the best of all modes, without a bound | 2 of 2 | 1.000 [1.000, 1.000] | 1.000 (one) |" in written
     # One that breaks the bound is none of the best.
-    assert "| the best default session, under a bound | 1 | 2.000 [2.000, 2.000] | 2.000 (two) |" in written
+    assert "| the best default session, under a bound | 1 of 2 | 2.000 [2.000, 2.000] | 2.000 (two) |" in written
     assert "| two | 5.0 | MXNet, streams | 100.0 | 4.0 | MXNet by itself | 2.000 [2.000, 2.000] | 4.0 |" in written
     assert "|  |  |  |  |  | ORT by itself | 0.900 [0.900, 0.900] | 9.0 |" in written
+    assert "| one | 3.0 | nothing keeps the bounds |  |  |  |  |  |" in written

@@ -14,6 +14,7 @@ from quantkit.backends.base import Inputs, Session, Shape
 from quantkit.backends.mxnet.calls import engine_calls, failures, forks, stock_fusion_off
 from quantkit.backends.mxnet.capabilities import outlives_forks
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.input_memory import InputMemory
 from quantkit.backends.mxnet.instructions import prepare_instructions
 from quantkit.backends.mxnet.outputs import values_of
 from quantkit.backends.mxnet.shapes import check_tensors
@@ -28,14 +29,14 @@ from quantkit.ir.graph import Graph, Tensor
 _ALLOCATED = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
 
 _FLOATS = "float32"
-_INTEGERS = frozenset({"int8", "uint8"})
+_INTEGERS = {np.dtype(name): name for name in ("int8", "uint8")}
 
 
 @dataclass(frozen=True, eq=False)
 class _Bound:
-    """MXNet's executor of a network, and the arrays that it takes its inputs from."""
+    """MXNet's executor of a network, and where it takes its inputs from."""
 
-    inputs: tuple[Any, ...]
+    inputs: tuple[InputMemory, ...]
     executor: Any
 
 
@@ -90,14 +91,13 @@ class MxnetSession(Session):
         given = tuple(value.shape for value in values)
         shapes = self._shapes_for(given)
         types = tuple(
-            value.dtype.name if name in self._quantized and value.dtype.name in _INTEGERS else _FLOATS
+            _INTEGERS.get(value.dtype, _FLOATS) if name in self._quantized else _FLOATS
             for name, value in zip(self._graph.inputs, values)
         )
         with engine_calls("run the network"):
             bound = self._bound_to(shapes, types)
-            for array, value in zip(bound.inputs, values):
-                # The copy that ``array[:] = value`` makes, whose handling of the index takes longer than a layer.
-                array._sync_copyfrom(_filled(value, array.shape))
+            for memory, value in zip(bound.inputs, values):
+                memory.write(value)
             try:
                 outputs = values_of(bound.executor.forward(is_train=False))
             except failures():
@@ -129,17 +129,11 @@ class MxnetSession(Session):
             with engine_calls("bind the network"), stock_fusion_off():
                 known = {name: value.shape for name, value in self._args.items()}
                 check_tensors(self._graph, self._symbol, {**known, **dict(zip(self._graph.inputs, shapes))})
-                inputs = tuple(mxnet.nd.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, types))
-                args = {**self._args, **dict(zip(self._graph.inputs, inputs))}
-                self._bound[shapes, types] = _Bound(inputs, bound(self._symbol, args, self._auxiliary))
+                inputs = [mxnet.nd.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, types)]
+                executor = bound(self._symbol, {**self._args, **dict(zip(self._graph.inputs, inputs))}, self._auxiliary)
+                self._bound[shapes, types] = _Bound(tuple(map(InputMemory, inputs)), executor)
                 self._first = self._first or shapes
         return self._bound[shapes, types]
-
-
-def _filled(value: np.ndarray, shape: Shape) -> np.ndarray:
-    """The batch with copies of its last image up to a shape."""
-    missing = shape[0] - len(value) if shape else 0
-    return np.concatenate([value, np.repeat(value[-1:], missing, axis=0)]) if missing else value
 
 
 def _finish_primitives() -> None:
