@@ -115,8 +115,8 @@ class _EventFile:
         os.close(self._file)
 
     def _opened(self) -> int:
-        # Neither waits for the reader of a pipe, nor is inherited by a process that this one starts.
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+        # To read as well, nobody at the other end of a pipe is waited for.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         file = os.open(self.path, flags, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
