@@ -16,7 +16,7 @@ from quantkit.deployment.runner import Runner, Turns
 from quantkit.deployment.watching.drift_watch import DriftWatch
 from quantkit.deployment.watching.event_log import EventLog
 from quantkit.deployment.watching.events import Started, now, rounded
-from quantkit.deployment.watching.monitor import SHADOW, Monitor
+from quantkit.deployment.watching.monitor import Monitor, shadowed_every
 from quantkit.deployment.watching.shadow import Shadow
 from quantkit.deployment.watching.watcher import Watcher
 from quantkit.drift.reference import DriftReference
@@ -49,12 +49,13 @@ def opened_watcher(bundle: Bundle, engine: str, monitor: Monitor) -> Watcher:
         QuantkitError: the reference cannot be opened.
     """
     reference = _reference(bundle)
-    maker, drift = signal_maker(bundle), DriftWatch(reference)
-    if min(drift.smallest_distances.values()) > 1:
+    maker = signal_maker(bundle)
+    if min(DriftWatch(reference).smallest_distances.values()) > 1:
         raise UserError(
             f"{bundle.directory} was made with {reference.samples} calibration samples, too few to tell drift "
             "from chance; quantize with 32 or more (--calib)"
         )
+    drift = DriftWatch(_with_agreement(reference, bundle, monitor))
     shadow = _shadow(bundle, engine, monitor, maker)
     log = None if monitor.events is None else EventLog(monitor.events, _started(bundle, engine, drift))
     return Watcher(bundle.manifest.name, maker, drift, monitor.share, shadow, log)
@@ -70,6 +71,14 @@ def _reference(bundle: Bundle) -> DriftReference:
         "photographs, its agreement with FP32 was not measured, or an older quantkit made it; quantize with typical "
         "samples of your own (--calib-data, calibration_data)"
     )
+
+
+def _with_agreement(reference: DriftReference, bundle: Bundle, monitor: Monitor) -> DriftReference:
+    """The reference with the agreement that was measured when the network was quantized, where it will be again."""
+    found = bundle.manifest.agreement
+    if not shadowed_every(monitor) or found is None or found.top1 is None or not found.images:
+        return reference
+    return reference.with_agreement(found.top1, found.images)
 
 
 def signal_maker(bundle: Bundle) -> SignalMaker:
@@ -107,14 +116,13 @@ def _shadow(bundle: Bundle, engine: str, monitor: Monitor, maker: SignalMaker) -
     def run(batch: np.ndarray, deadline: Optional[float]) -> list[np.ndarray]:
         return next(network.outputs([batch], deadline))
 
-    every = SHADOW if monitor.shadow is None else monitor.shadow
-    return Shadow(run, every, monitor.fp32_below, maker.final)
+    return Shadow(run, shadowed_every(monitor), monitor.fp32_below, maker.final)
 
 
 def _started(bundle: Bundle, engine: str, drift: DriftWatch) -> Started:
-    reference = _reference(bundle)
+    reference = drift.reference
     calibration = {
         name: (rounded(reference.means[name]), rounded(reference.spreads[name]), rounded(min(1.0, smallest)))
         for name, smallest in drift.smallest_distances.items()
     }
-    return Started(now(), bundle.manifest.name, bundle.sha256, engine, reference.samples, calibration)
+    return Started(now(), bundle.manifest.name, bundle.sha256, engine, _reference(bundle).samples, calibration)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quantkit.drift.signals import Signals
+from quantkit.drift.signals import AGREEMENT, Signals
 from quantkit.errors import DataError
 from quantkit.formats.npz import opened_npz
 
@@ -57,6 +57,12 @@ class DriftReference:
         """
         return {name: self._tolerance(name, values) for name, values in self.signals.items()}
 
+    def with_agreement(self, share: float, samples: int) -> DriftReference:
+        """A copy with the signal of agreement with FP32: a share of a number of samples, of which 10,000 count."""
+        number = min(samples, _MOST_SAMPLES)
+        agreeing = (np.arange(number) >= round((1 - share) * number)).astype(np.float64)
+        return DriftReference({**self.signals, AGREEMENT: agreeing})
+
     def _tolerance(self, name: str, values: np.ndarray) -> float:
         group, _, what = name.partition(".")
         if what == "beyond":
@@ -99,7 +105,7 @@ def read_reference(path: Path) -> DriftReference:
             raise DataError(f"{path} holds {len(archive.names)} arrays, not 1 to {MOST_SIGNALS} signals")
         for name in archive.names:
             header = archive.header(name)
-            if not _NAME.fullmatch(name):
+            if not _NAME.fullmatch(name) or name == AGREEMENT:
                 raise DataError(f"{path} holds {name[:100]!r}, which is no signal")
             fits = len(header.shape) == 1 and 1 <= header.shape[0] <= _MOST_SAMPLES
             if not fits or header.dtype != np.float32:

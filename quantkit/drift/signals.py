@@ -14,6 +14,9 @@ from quantkit.calibration.ranges import Range
 Signals = Mapping[str, np.ndarray]
 """The values of each signal, float64 of shape (samples,), by its name."""
 
+AGREEMENT = "output.agreement"
+"""The signal of samples that FP32 has answered, too: 1 where the best class is the same, else 0."""
+
 # Channels of colours, and features that each have a meaning of their own.
 _MOST_CHANNELS = 4
 _MOST_FEATURES = 64

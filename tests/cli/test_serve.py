@@ -132,7 +132,7 @@ def test_a_monitor_tells_what_drifts(net: Bundle, digits_usual: Path, tmp_path: 
         data = {"name": "data", "datatype": "FP32", "shape": [1, 3, 32, 32], "data": [9.0] * 3072}
         # Until sixteen were watched, which takes a hundred times as long as watching them.
         number, figures = 0, ""
-        while "quantkit_drift{" not in figures:
+        while 'quantkit_drift{model="net",signal="input.mean"' not in figures:
             number += 1
             assert ask(said["url"], "/v2/models/net/infer", {"inputs": [data]}).status == 200
             figures = ask(said["url"], "/metrics").content.decode()

@@ -52,6 +52,22 @@ def test_changes_of_no_account_follow_from_the_spread_within_samples() -> None:
     assert tolerances["output.mean"] == pytest.approx(0.03, rel=1e-3)
 
 
+@pytest.mark.parametrize(("share", "samples", "expected"), [(1.0, 3, [1, 1, 1]), (0.99, 100, [0] + [1] * 99)])
+def test_agreement_is_a_share_of_samples(
+    reference: DriftReference, share: float, samples: int, expected: list[int], tmp_path: Path
+) -> None:
+    more = reference.with_agreement(share, samples)
+    assert more.signals["output.agreement"].tolist() == expected
+    assert set(more.signals) == {*reference.signals, "output.agreement"}
+    (tmp_path / "signals.npz").write_bytes(reference_bytes(more))
+    with pytest.raises(DataError, match=r"'output\.agreement', which is no signal"):
+        read_reference(tmp_path / "signals.npz")
+
+
+def test_a_number_of_samples_without_bound_takes_no_memory(reference: DriftReference) -> None:
+    assert len(reference.with_agreement(0.5, 1 << 53).signals["output.agreement"]) == 10_000
+
+
 def test_signals_that_are_not_finite_are_left_out() -> None:
     assert set(reference_of([{**PARTS[0], "output1.mean": np.array([1.0, np.inf])}]).signals) == set(PARTS[0])
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Optional
 
 import numpy as np
 
 from quantkit.drift.reference import DriftReference
-from quantkit.drift.signals import Signals
+from quantkit.drift.shares import chance_of_fewer, most_fallen
+from quantkit.drift.signals import AGREEMENT, Signals
 from quantkit.drift.two_samples import chance, distance, least_distance
 
 FALSE_ALARM = 1e-6
@@ -61,16 +63,23 @@ class DriftWatch:
     find shifts at least as well as those of all together (Rabanser, Guennemann and Lipton, "Failing Loudly: An
     Empirical Study of Methods for Detecting Dataset Shift", NeurIPS 2019). The drift ends with a test of as many
     samples as it took to find it, and of 256 or more, that does not reject.
+
+    The agreement with FP32, a share of samples, drifts if it has fallen by Fisher's exact test, at the same level; its
+    distance is by how much.
     """
 
     def __init__(self, reference: DriftReference) -> None:
         """Begin with no sample."""
+        self.reference = reference
         level = FALSE_ALARM / len(reference.signals)
-        self._tests = {
-            name: _SignalTest(values, reference.tolerances[name], level) for name, values in reference.signals.items()
+        compare = {
+            name: _fallen(values) if name == AGREEMENT else _apart(values, reference.tolerances[name])
+            for name, values in reference.signals.items()
         }
+        self._tests = {name: _SignalTest(each, level) for name, each in compare.items()}
         self.smallest_distances = {
-            name: least_distance(level, len(values), SIZES[-1]) for name, values in reference.signals.items()
+            name: _least_fall(values, level) if name == AGREEMENT else least_distance(level, len(values), SIZES[-1])
+            for name, values in reference.signals.items()
         }
         """The smallest distance of each signal that can be detected, above 1 if none can; it falls with the samples of
         calibration."""
@@ -99,11 +108,38 @@ class DriftWatch:
         return changes
 
 
+_Compare = Callable[[np.ndarray], tuple[float, float]]
+"""The distance of values from those of calibration, and the chance of one so large."""
+
+
+def _apart(reference: np.ndarray, tolerance: float) -> _Compare:
+    def compare(values: np.ndarray) -> tuple[float, float]:
+        statistic = distance(reference, values, tolerance)
+        return statistic, chance(statistic, len(reference), len(values))
+
+    return compare
+
+
+def _fallen(reference: np.ndarray) -> _Compare:
+    before, of_before = int(reference.sum()), len(reference)
+
+    def compare(values: np.ndarray) -> tuple[float, float]:
+        fall = max(0.0, float(reference.mean() - values.mean()))
+        return fall, chance_of_fewer(before, of_before, int(values.sum()), len(values))
+
+    return compare
+
+
+def _least_fall(reference: np.ndarray, level: float) -> float:
+    most = most_fallen(level, int(reference.sum()), len(reference), SIZES[-1])
+    return float(reference.mean() - most / SIZES[-1]) if most >= 0 else inf
+
+
 class _SignalTest:
     """Tests one signal."""
 
-    def __init__(self, reference: np.ndarray, tolerance: float, level: float) -> None:
-        self._reference, self._tolerance, self._level = reference, tolerance, level
+    def __init__(self, compare: _Compare, level: float) -> None:
+        self._compare, self._level = compare, level
         self._values = np.empty(SIZES[-1])
         self._held = 0
         # The samples that a test must have to end the drift; 0: there is none.
@@ -130,8 +166,8 @@ class _SignalTest:
 
     def _test(self, size: int) -> list[SignalStatus]:
         values = self._values[self._held - size : self._held]
-        statistic = distance(self._reference, values, self._tolerance)
-        rejects = chance(statistic, len(self._reference), size) < self._level
+        statistic, likelihood = self._compare(values)
+        rejects = likelihood < self._level
         status = SignalStatus(size, float(values.mean()), statistic, rejects)
         if rejects or size >= _REPORTED or self.status is None:
             self.status = status

@@ -23,7 +23,8 @@ class Monitor:
         reference: the folder of the same network's fused FP32 bundle, for ``shadow`` and ``fp32_below``; None: FP32 is
             never run.
         shadow: of so many samples a random one is run in FP32, too, and both answers are compared; 0: none is; None:
-            of 1000, if there is a reference. With a reference, pixels become float32 before INT8 reads them.
+            of 1000, if there is a reference; ``output.agreement`` drifts if they agree less than when the network was
+            quantized. With a reference, pixels become float32 before INT8 reads them.
         fp32_below: samples are answered in FP32 if the margin, the probability of the best class less that of the
             second, is smaller than this, from 0 to 1; 0: none are. After a sigmoid it is that of the two scores.
         events: the file to append events to, as lines of JSON; ``quantkit watch`` reads it. None: they are in the log.
@@ -53,6 +54,13 @@ class Monitor:
         for name in ("shadow", "fp32_below"):
             if getattr(self, name) and self.reference is None:
                 raise UserError(f"{name} needs the network in FP32; give its fused bundle as reference (--reference)")
+
+
+def shadowed_every(monitor: Monitor) -> int:
+    """Of so many samples one is compared with FP32; 0: none is."""
+    if monitor.reference is None:
+        return 0
+    return SHADOW if monitor.shadow is None else monitor.shadow
 
 
 def _check_path(name: str, value: object) -> None:

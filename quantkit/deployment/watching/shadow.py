@@ -95,8 +95,11 @@ class Shadow:
 
     def answered(
         self, batch: np.ndarray, outputs: list[np.ndarray], rows: ShadowRows, deadline: Optional[float]
-    ) -> list[np.ndarray]:
+    ) -> tuple[list[np.ndarray], np.ndarray]:
         """The outputs for a batch, with those of FP32 for the samples of which INT8 is not sure.
+
+        Returns:
+            The outputs, and for each compared sample whether both have the same best class.
 
         Raises:
             DeadlineExceeded: the deadline has passed before these were answered.
@@ -116,17 +119,16 @@ class Shadow:
             if not self._failing:
                 _LOG.error("samples cannot be compared with FP32: %s", error)
             self._failing = True
-            return outputs
+            return outputs, np.empty(0, bool)
         self._failing = False
-        best, same = (_best(scores) for scores in (exact[0], outputs[0][chosen]))
-        agreeing = (best == same) & compared[chosen]
-        self._count(int(compared.sum()), int(agreeing.sum()), int(unsure.sum()))
+        agreeing = (_best(exact[0]) == _best(outputs[0][chosen]))[compared[chosen]]
+        self._count(len(agreeing), int(agreeing.sum()), int(unsure.sum()))
         if not unsure.any():
-            return outputs
+            return outputs, agreeing
         replaced = [output.copy() for output in outputs]
         for own, other in zip(replaced, exact):
             own[unsure] = other[unsure[chosen]]
-        return replaced
+        return replaced, agreeing
 
     def _count(self, compared: int = 0, agreeing: int = 0, answered: int = 0, failed: int = 0) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from quantkit.deployment.watching.drift_watch import Change, DriftWatch, SignalS
 from quantkit.deployment.watching.event_log import EventLog
 from quantkit.deployment.watching.events import Changed, Ended, Event, Figures, now, rounded
 from quantkit.deployment.watching.shadow import Shadow, ShadowRows, ShadowStatus
-from quantkit.drift.signals import SignalMaker
+from quantkit.drift.signals import AGREEMENT, SignalMaker
 from quantkit.lowering.input_quantizer import InputQuantizer
 
 _LOG = logging.getLogger(__name__)
@@ -159,7 +159,12 @@ class Watcher:
         """
         if self._shadow is None or pending.batch is None or rows is None:
             return outputs
-        return self._shadow.answered(pending.batch, outputs, rows, deadline)
+        found, agreeing = self._shadow.answered(pending.batch, outputs, rows, deadline)
+        with self._lock:
+            events = [self._changed(each) for each in self._drift.add({AGREEMENT: agreeing.astype(np.float64)})]
+        for event in events:
+            self._tell(event)
+        return found
 
     def close(self) -> None:
         """Write the last events; in a fork of its process nothing is done."""

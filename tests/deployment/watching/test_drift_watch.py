@@ -34,6 +34,23 @@ def told(changes: list[Change]) -> list[tuple[str, bool]]:
     return [(change.signal, change.begins) for change in changes]
 
 
+def agreement(share: float, samples: int) -> dict[str, np.ndarray]:
+    return {"output.agreement": (RANDOM.random(samples) < share).astype(np.float64)}
+
+
+@pytest.mark.parametrize(("measured", "now", "drifts"), [(0.99, 0.99, False), (0.99, 0.6, True), (0.6, 1.0, False)])
+def test_agreement_drifts_if_it_has_fallen(
+    reference: DriftReference, measured: float, now: float, drifts: bool
+) -> None:
+    watch = DriftWatch(reference.with_agreement(measured, 100))
+    changes = [change for _ in range(64) for change in watch.add(agreement(now, 16))]
+    assert told(changes) == [("output.agreement", True)] * drifts
+    assert watch.smallest_distances["output.agreement"] < watch.smallest_distances["input.mean"]
+    found = watch.signals["output.agreement"]
+    assert found.distance == pytest.approx(max(0.0, measured - found.mean))
+    assert not drifts or found.distance > watch.smallest_distances["output.agreement"]
+
+
 def test_what_is_usual_is_never_told(reference: DriftReference) -> None:
     watch = DriftWatch(reference)
     assert [change for _ in range(100) for change in watch.add(drawn(64))] == []

@@ -139,6 +139,28 @@ def test_fp32_answers_where_int8_is_not_sure_and_is_compared(
     assert run.shadow.agreeing == 2 * (exact.argmax(axis=1) == integer.argmax(axis=1)).sum()
 
 
+def test_agreement_that_falls_below_that_of_calibration_is_told(
+    usual: Bundle, bundle: Bundle, images: np.ndarray, events: Path
+) -> None:
+    with Predictor(usual, monitor=Monitor(reference=bundle.directory, shadow=1, events=events)) as predictor:
+        predictor.predict(images[:320])
+        assert predictor.monitor_status().signals["output.agreement"].mean > 0.9  # type: ignore[union-attr]
+        watcher: Any = predictor._watcher
+        run = watcher._shadow._run
+        watcher._shadow._run = lambda batch, deadline: [np.roll(each, 1, axis=1) for each in run(batch, deadline)]
+        predictor.predict(images[:64])
+        assert "output.agreement" in predictor.monitor_status().drifting  # type: ignore[union-attr]
+    (run,) = read_events(events).runs
+    assert [(each.event, each.signal) for each in run.changes] == [("drift", "output.agreement")]
+    assert run.started.calibration["output.agreement"][0] == usual.manifest.agreement.top1  # type: ignore[union-attr]
+    measured = usual.manifest.agreement
+    assert measured is not None
+    unmeasured = replace(usual, manifest=replace(usual.manifest, agreement=replace(measured, images=0)))
+    Predictor(unmeasured, monitor=Monitor(reference=bundle.directory, shadow=1)).close()
+    with Predictor(usual, monitor=Monitor(reference=bundle.directory, shadow=0, fp32_below=0.5)) as predictor:
+        assert "output.agreement" not in predictor._watcher._drift.smallest_distances  # type: ignore[union-attr]
+
+
 def test_fp32_has_the_time_of_the_request(usual: Bundle, bundle: Bundle, images: np.ndarray) -> None:
     with Predictor(usual, monitor=Monitor(reference=bundle.directory, fp32_below=1.0)) as predictor:
         watcher: Any = predictor._watcher

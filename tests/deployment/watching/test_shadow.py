@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from quantkit.deployment.watching.shadow import Shadow, ShadowStatus
+from quantkit.deployment.watching.shadow import Shadow, ShadowRows, ShadowStatus
 from quantkit.errors import EngineError
 
 # Logits, from sure to unsure of class 0.
@@ -36,7 +36,7 @@ deadlines: list[Optional[float]] = []
 def answered(shadow: Shadow) -> np.ndarray:
     outputs = [INT8.copy()]
     rows = shadow.rows(outputs)
-    found = shadow.answered(BATCH, outputs, rows, DEADLINE) if rows else outputs
+    found = shadow.answered(BATCH, outputs, rows, DEADLINE)[0] if rows else outputs
     # What was handed in may be the engine's own.
     np.testing.assert_array_equal(outputs[0], INT8)
     return found[0]
@@ -49,6 +49,12 @@ def test_what_is_compared_keeps_its_answer() -> None:
         np.testing.assert_array_equal(answered(tried), INT8)
     assert [run[:, 0].tolist() for run in runs] == [[0, 1, 2, 3]] * 3
     assert tried.status == ShadowStatus(compared=12, agreeing=6)
+
+
+def test_it_is_told_which_of_the_compared_agree() -> None:
+    rows = ShadowRows(compared=np.array([False, True, True, False]), unsure=np.array([True, False, False, True]))
+    _, agreeing = shadow(1, 0.1, []).answered(BATCH, [INT8], rows, DEADLINE)
+    assert agreeing.tolist() == [True, False]
 
 
 def test_what_is_only_compared_does_not_wait_for_long() -> None:
