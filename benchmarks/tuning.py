@@ -30,7 +30,8 @@ from quantkit.deployment.tuning.candidates import default
 from quantkit.deployment.tuning.contestant import Running
 from quantkit.deployment.tuning.goal import TuningGoal
 from quantkit.deployment.tuning.point import Load
-from quantkit.deployment.tuning.search import Tuned, tune
+from quantkit.deployment.tuning.search import tune
+from quantkit.deployment.tuning.tuned import Tuned
 from quantkit.errors import QuantkitError
 from quantkit.files.folders import scratch_folder
 

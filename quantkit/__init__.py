@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from quantkit.deployment.states import States
     from quantkit.deployment.streams import Streams
     from quantkit.deployment.tuning.goal import TuningGoal
-    from quantkit.deployment.tuning.search import Tuned, tune
+    from quantkit.deployment.tuning.search import tune
+    from quantkit.deployment.tuning.tuned import Tuned
     from quantkit.deployment.tuning.write import write_tuning
     from quantkit.deployment.watching.drift_watch import SignalStatus
     from quantkit.deployment.watching.monitor import Monitor
@@ -146,7 +147,8 @@ _NAMES = {
     "quantkit.deployment.states": ("States",),
     "quantkit.deployment.streams": ("Streams",),
     "quantkit.deployment.tuning.goal": ("TuningGoal",),
-    "quantkit.deployment.tuning.search": ("Tuned", "tune"),
+    "quantkit.deployment.tuning.search": ("tune",),
+    "quantkit.deployment.tuning.tuned": ("Tuned",),
     "quantkit.deployment.tuning.write": ("write_tuning",),
     "quantkit.deployment.watching.drift_watch": ("SignalStatus",),
     "quantkit.deployment.watching.monitor": ("Monitor",),

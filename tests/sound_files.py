@@ -266,7 +266,7 @@ def deployment() -> bytes:
 
     bundle, host = TunedBundle("net", "int8", "0" * 64), TunedHost("0123456789abcdef", "a processor", 2)
     goal, evidence = {"goal": "throughput"}, {"images_per_second": 100.5, "over_default": [1.2, 1.1, 1.3]}
-    return deployment_text(Deployment(bundle, host, "mxnet", "1.9.1", Instances("core"), goal, evidence)).encode()
+    return deployment_text(Deployment(bundle, host, "mxnet", "1.9.1", Instances("core"), 2, goal, evidence)).encode()
 
 
 def signals() -> bytes:

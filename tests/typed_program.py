@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Optional, Union, assert_type
 
@@ -101,10 +101,11 @@ def with_a_bundle(bundle: Path) -> None:
         assert_type(status.signals["input.mean"], quantkit.SignalStatus)
         assert_type(status.shadow, quantkit.ShadowStatus)
     goal = quantkit.TuningGoal("throughput", p99=15.0, memory=4 << 30)
-    tuned = quantkit.tune([read_bundle(bundle)], goal, minutes=5)
+    tuned = quantkit.tune([read_bundle(bundle)], goal, minutes=5, images="photos")
     assert_type(tuned, quantkit.Tuned)
     quantkit.write_tuning(tuned, bundle / "deployment")
-    quantkit.load(bundle, deployment=bundle / "deployment/deployment.toml")
+    deployed = quantkit.load(bundle, deployment=bundle / "deployment/deployment.toml", workers=4)
+    assert_type(deployed.classify_stream("photos/a.jpg"), Iterator[list[tuple[str, float]]])
     task: quantkit.TaskName = "detection"
     judged = quantkit.evaluate_task(bundle, "VOC2007:test", task, "ssd.onnx", num_samples=50)
     assert_type(judged, quantkit.TaskEvaluation)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
 from quantkit.cli.option_types import PREDICTION
-from quantkit.cli.options import Verb, engine_option, force_option, output_options
+from quantkit.cli.options import Verb, collected, engine_option, force_option, option, output_options
 from quantkit.cli.targets import check_file_target
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.host.threads import MOST_DECODERS
 from quantkit.units import percent
 
 if TYPE_CHECKING:
@@ -20,6 +22,31 @@ if TYPE_CHECKING:
 
 # Rows of a file that the table shows; --json has all.
 _SHOWN = 10
+
+
+@dataclass(frozen=True)
+class SpreadOptions:
+    """Over which processes and threads the work is spread."""
+
+    instances: Optional[str] = option(
+        "--instances",
+        metavar="N|POLICY",
+        help="Run the network in N processes, or in one on each core (core) or memory node (node).  "
+        "[default: in this one]",
+    )
+    workers: Optional[int] = option(
+        "--workers",
+        type=click.IntRange(min=1, max=MOST_DECODERS),
+        metavar="N",
+        help="Threads that decode images while the network runs.  [default: as the deployment says, else one for each "
+        "hardware thread, 16 at most]",
+    )
+    deployment: Optional[Path] = option(
+        "--deployment",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="What `quantkit tune` wrote for this bundle; it says engine, instances and, unless given, workers.",
+    )
 
 
 @click.command(
@@ -67,11 +94,7 @@ _SHOWN = 10
     help="The most classes to show for an image.",
 )
 @engine_option
-@click.option(
-    "--instances",
-    metavar="N|POLICY",
-    help="Run the network in N processes, or in one on each core (core) or memory node (node).  [default: in this one]",
-)
+@collected("spread", SpreadOptions)
 @force_option
 @output_options
 def predict(
@@ -84,7 +107,7 @@ def predict(
     max_overlap: Optional[float],
     top: int,
     engine: Optional[str],
-    instances: Optional[str],
+    spread: SpreadOptions,
     force: bool,
 ) -> None:
     """Run a bundle's network on images and show what it finds.
@@ -100,7 +123,7 @@ def predict(
     files = image_files(images)
     targets = None if draw is None else _targets(draw, files, force)
     shown: list[dict[str, Any]] = []
-    with load(bundle, engine=engine, allow_random_weights=True, instances=instances) as predictor:
+    with load(bundle, engine=engine, allow_random_weights=True, **asdict(spread)) as predictor:
         warn_of_bundle(terminal, bundle, predictor.manifest.source.weights)
         kind = kind_of(predictor, task)  # type: ignore[arg-type]
         found = predictions(predictor, files, kind, least_score, top, draw is not None, max_overlap)

@@ -123,7 +123,7 @@ class MonitorOptions:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What `quantkit tune` wrote for one of the bundles; it says engine and instances. Repeatable.",
+    help="What `quantkit tune` wrote for one of the bundles; it says engine, instances and workers. Repeatable.",
 )
 @collected("limits", LimitOptions)
 @collected("monitor", MonitorOptions)

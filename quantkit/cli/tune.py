@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quantkit.bundle import Bundle
-    from quantkit.deployment.tuning.search import Tuned
+    from quantkit.deployment.tuning.tuned import Tuned
 
 
 @click.command(
@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     type=Share(),
     help="Leave out bundles whose top-1 agreement with FP32, as measured when they were made, is lower, such as 99%.",
 )
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Typical images, a file or a folder, to find how many threads decode them fastest while the network runs.",
+)
 @click.option("--budget", type=Minutes(), default=5.0, show_default=True, help="Minutes for the search, about.")
 @click.option(
     "--out",
@@ -69,6 +75,7 @@ def tune(
     rate: Optional[float],
     memory: Optional[int],
     agreement: Optional[float],
+    images: Optional[Path],
     budget: float,
     out: Optional[Path],
     retune: bool,
@@ -94,7 +101,7 @@ def tune(
     folder = out or Path(f"{chosen[0].directory.resolve().name}-deployment")
     _check_untuned(folder, chosen, retune)
     check_target(folder, retune, TUNING)
-    tuned = search(chosen, wanted, budget, retune, terminal.tell)
+    tuned = search(chosen, wanted, budget, retune, terminal.tell, images=images)
     with terminal.work.writing(folder):
         write_tuning(tuned, folder, retune, shlex.join(["quantkit", *sys.argv[1:]]))
     result = {**tuning_document(tuned, this_host(), ""), "deployment": str(folder / DEPLOYMENT)}
@@ -151,7 +158,8 @@ def _texts(tuned: Tuned) -> list[Any]:
 
     from quantkit.deployment.tuning.page import verdict
 
-    return [_table(tuned), Text(f"\n{verdict(tuned)}", "bold")]
+    tables = [_table(tuned), *([Text(), _decoding(tuned)] if tuned.decoded else [])]
+    return [*tables, Text(f"\n{verdict(tuned)}", "bold")]
 
 
 def _table(tuned: Tuned) -> Table:
@@ -172,4 +180,17 @@ def _table(tuned: Tuned) -> Table:
             number(each.memory / MEGABYTE),
             "chosen" if each is tuned.winner else ratio_text(tuned.over(each)),
         )
+    return table
+
+
+def _decoding(tuned: Tuned) -> Table:
+    from rich.table import Table
+
+    from quantkit.deployment.tuning.page import DECODING, decoding_rows
+
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(DECODING):
+        table.add_column(name, justify="left" if place > 1 else "right")
+    for row in decoding_rows(tuned):
+        table.add_row(*row)
     return table

@@ -24,6 +24,7 @@ from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import read_limits
 from quantkit.host.machine import describe
 from quantkit.host.preloaded import Allocator, OpenMP
+from quantkit.host.threads import MOST_DECODERS
 from quantkit.host.topology import read_topology
 
 DEPLOYMENT = "deployment.toml"
@@ -78,6 +79,7 @@ class Deployment:
         engine_version: its version when this was measured.
         spread: the processes that run the network, or the streams of the one that loads it; None: that one, once at a
             time.
+        workers: the threads that read image files; None: as many as usual.
         goal: what was asked for, as names and values.
         evidence: what was measured, likewise; lists are a ratio and its interval.
     """
@@ -87,6 +89,7 @@ class Deployment:
     engine: str
     engine_version: str
     spread: Union[Instances, Streams, None]
+    workers: Optional[int] = None
     goal: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
@@ -164,6 +167,7 @@ class _File:
     engine_version: _Text
     bundle: TunedBundle
     host: TunedHost
+    workers: Optional[Annotated[int, Field(ge=1, le=MOST_DECODERS)]] = None
     instances: Optional[_Spread] = None
     streams: Optional[_Streams] = None
     runtime: _Runtime = _Runtime()
@@ -186,6 +190,7 @@ def deployment_text(deployment: Deployment) -> str:
         "version": 1,
         "engine": deployment.engine,
         "engine_version": deployment.engine_version,
+        **({} if deployment.workers is None else {"workers": deployment.workers}),
     }
     tables = {"bundle": asdict(deployment.bundle), "host": asdict(deployment.host)}
     spread = deployment.spread
@@ -229,7 +234,14 @@ def read_deployment(path: Path) -> Deployment:
     except UserError as error:
         raise UserError(f"{path} is no deployment that can be used: {error}") from error
     return Deployment(
-        found.bundle, found.host, engine, found.engine_version, instances or streams, found.goal, found.evidence
+        found.bundle,
+        found.host,
+        engine,
+        found.engine_version,
+        instances or streams,
+        found.workers,
+        found.goal,
+        found.evidence,
     )
 
 

@@ -61,12 +61,14 @@ class InputReader:
         reduced: whether JPEG files are decoded at a fraction of their size where that is enough.
         quantizer: what the network would do with its input; None where it needs the values. Pixels become its
             integers at once: they are a quarter of the size, and the network need not quantize them.
+        workers: threads that read files and large images; None: one for each hardware thread, 16 at most.
     """
 
     shape: tuple[int, ...]
     preparation: Preparation
     reduced: bool = False
     quantizer: Optional[InputQuantizer] = None
+    workers: Optional[int] = None
 
     @property
     def noun(self) -> SampleNoun:
@@ -104,7 +106,7 @@ class InputReader:
         begun = list(islice(numbered, 2))
         # One alone, and arrays that are what the network reads, would wait for the threads to start.
         several = len(begun) > 1 and self._takes_time(begun[0][1])
-        workers = worker_threads() if several else 0
+        workers = (self.workers or worker_threads()) if several else 0
         stream = prefetched(self._prepared, chain(begun, numbered), workers, _LARGEST_BATCH + workers)
         with closing(stream):
             while chunk := list(islice(stream, _LARGEST_BATCH)):

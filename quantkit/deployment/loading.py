@@ -8,7 +8,7 @@ from typing import Optional, Union
 
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
-from quantkit.deployment.deployment_file import read_deployment
+from quantkit.deployment.deployment_file import Deployment, read_deployment
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.streams import Streams
@@ -27,6 +27,7 @@ def load(
     reduced_decoding: bool = False,
     deployment: Union[str, os.PathLike[str], None] = None,
     monitor: Union[bool, Monitor] = False,
+    workers: Optional[int] = None,
 ) -> Predictor:
     """Load a bundle to predict with it.
 
@@ -42,14 +43,18 @@ def load(
         reduced_decoding: whether JPEG files that have at least four times the height and width that the preprocessing
             scales them to are decoded at a half, a quarter or an eighth of their size, which takes less time. What the
             network reads differs a little. ``detect``, ``segment`` and ``pose`` decode at full size.
-        deployment: the file that ``quantkit tune`` wrote for this bundle on this machine; it says engine and instances.
+        deployment: the file that ``quantkit tune`` wrote for this bundle on this machine; it says engine, instances and
+            workers.
         monitor: whether to watch for drift: whether what the network reads and puts out still is like the samples it
             was calibrated on. Or a ``Monitor``, which says how, where events go, and when FP32 is run, too.
+        workers: threads that read files and scale large images while the network runs, 1 to 256; None: as many as the
+            deployment says, or one for each hardware thread, 16 at most.
 
     Raises:
         UserError: the directory is not a bundle, the bundle's weights are random, it lacks the ONNX file that the
             engine needs, there is no room for the instances, threads are given without a number of them, the
-            deployment is of another bundle or host, or the bundle does not say what a monitor needs.
+            deployment is of another bundle or host, the bundle does not say what a monitor needs, or ``workers`` is not
+            from 1 to 256.
         BundleError: a file of the bundle is missing or was changed.
         EngineError: the bundle's network cannot run here.
         EngineMissing: the engine is not installed.
@@ -60,36 +65,25 @@ def load(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"
         )
-    if deployment is not None:
-        return _deployed(
-            directory, Path(deployment), allow_random_weights, reduced_decoding, monitor, engine, instances, threads
-        )
-    spread = _spread(instances, threads)
-    return reading_whole(
-        directory,
-        lambda: Predictor(read_bundle(directory), allow_random_weights, engine, spread, reduced_decoding, monitor),
-        Predictor.close,
-    )
+    if deployment is None:
+        tuned, spread = None, _spread(instances, threads)
+    else:
+        tuned = _tuned(Path(deployment), engine, instances, threads)
+        engine, spread, workers = tuned.engine, tuned.spread, tuned.workers if workers is None else workers
+
+    def opened() -> Predictor:
+        read = read_bundle(directory)
+        if deployment is not None and tuned is not None:
+            tuned.check(read, Path(deployment))
+        return Predictor(read, allow_random_weights, engine, spread, reduced_decoding, monitor, workers)
+
+    return reading_whole(directory, opened, Predictor.close)
 
 
-def _deployed(
-    directory: Path,
-    file: Path,
-    allow_random_weights: bool,
-    reduced_decoding: bool,
-    monitor: Union[bool, Monitor],
-    *given: object,
-) -> Predictor:
+def _tuned(file: Path, *given: object) -> Deployment:
     if any(each is not None for each in given):
         raise UserError(f"{file} says engine and instances; leave engine, instances and threads out, or the deployment")
-    tuned = read_deployment(file)
-
-    def load_tuned() -> Predictor:
-        bundle = read_bundle(directory)
-        tuned.check(bundle, file)
-        return Predictor(bundle, allow_random_weights, tuned.engine, tuned.spread, reduced_decoding, monitor)
-
-    return reading_whole(directory, load_tuned, Predictor.close)
+    return read_deployment(file)
 
 
 def _spread(

@@ -117,12 +117,12 @@ def predictions(
         raise UserError(f"{predictor.name} tells the class of an image, so there is nothing to draw; leave --draw out")
     if max_overlap is not None and kind != "detection":
         raise UserError(f"{predictor.name} detects nothing; leave out max_overlap (--max-overlap)")
+    if kind == "classification":
+        for file, best in zip(files, predictor.classify_stream(files, top)):
+            yield FilePrediction(file, [{"class": name, "score": score} for name, score in best], None)
+        return
     rest = iter(files)
     while chunk := list(islice(rest, _AT_ONCE)):
-        if kind == "classification":
-            for file, best in zip(chunk, predictor.classify(chunk, top)):
-                yield FilePrediction(file, [{"class": name, "score": score} for name, score in best], None)
-            continue
         task: Task[Any, Any, Any] = make_task(
             kind, _shapes(predictor), predictor.input_shape, predictor.name, predictor.labels
         )

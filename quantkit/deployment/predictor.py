@@ -27,6 +27,7 @@ from quantkit.deployment.watching.monitor import Monitor, wanted_monitor
 from quantkit.deployment.watching.watcher import MonitorStatus
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
+from quantkit.host.threads import MOST_DECODERS
 from quantkit.kinds import of_kind, seconds, whole_number
 from quantkit.models.class_scores import is_row
 from quantkit.tasks.choose import make_task
@@ -67,6 +68,7 @@ class Predictor:
         instances: Union[Instances, Streams, None] = None,
         reduced_decoding: bool = False,
         monitor: Union[bool, Monitor] = False,
+        workers: Optional[int] = None,
     ) -> None:
         """Load the bundle's network in an engine.
 
@@ -81,11 +83,14 @@ class Predictor:
             reduced_decoding: whether large JPEG files are decoded at a half, a quarter or an eighth of their size, for
                 all but tasks whose results are in pixels; see ``load``.
             monitor: whether to watch for drift, or how; see ``Monitor``.
+            workers: threads that read files and scale large images while the network runs, 1 to 256; None: one for
+                each hardware thread, 16 at most.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, the engine needs an
-                ONNX file and the bundle holds none, there is no room for the instances, the engine has no streams, or
-                the bundle does not say what its network usually reads, as a monitor needs it.
+                ONNX file and the bundle holds none, there is no room for the instances, the engine has no streams,
+                the bundle does not say what its network usually reads, as a monitor needs it, or ``workers`` is not
+                from 1 to 256.
             BundleError: symbol and parameters are not a network.
             EngineError: this engine cannot run it on this processor.
             EngineMissing: the engine, or any engine, is not installed.
@@ -104,10 +109,11 @@ class Predictor:
         self._states = bundle.states
         self._box_corners = bundle.box_corners
         self._process = OwnProcess()
-        wanted = wanted_monitor(monitor)
+        number, wanted = None if workers is None else _workers(workers), wanted_monitor(monitor)
         self._runner, self._watcher = monitored(_loaded(bundle, engine, instances), bundle, wanted)
         self.engine = self._runner.engine
-        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, self._runner.quantizer)
+        quantizer = self._runner.quantizer
+        self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, quantizer, number)
         self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
 
     def __repr__(self) -> str:
@@ -250,9 +256,19 @@ class Predictor:
             DataError: as for ``predict``.
             EngineError: as for ``predict``.
         """
+        return list(self.classify_stream(images, top))
+
+    def classify_stream(self, images: Images, top: int = 5) -> Iterator[list[tuple[str, float]]]:
+        """The ``top`` classes of one image after the other, as ``classify`` gives them; images as for ``stream``.
+
+        Raises:
+            QuantkitError: as for ``classify``, when an image's turn comes.
+        """
         top = whole_number("top", top, 1, 5)
         self._check_class_scores()
-        return best_classes(self.predict(images), self.manifest.outputs[0].scores is not None, self.labels, top)
+        are_scores = self.manifest.outputs[0].scores is not None
+        for outputs in self._read.first(self._outputs(self._inputs.batches(images))):
+            yield from best_classes(outputs, are_scores, self.labels, top)
 
     def detect(self, images: Images, max_overlap: Optional[float] = None) -> list[Detections]:
         """The objects in each image, by descending score, with their boxes in pixels of the image.
@@ -369,6 +385,13 @@ def _loaded(bundle: Bundle, engine: Optional[str], spread: Union[Instances, Stre
     fastest = open_fastest(bundle).engine if engine == AUTO else engine
     chosen = default_engine(bundle) if fastest is None else known_engine(fastest)
     return Pool(bundle, chosen, spread) if isinstance(spread, Instances) else StreamPool(bundle, chosen, spread)
+
+
+def _workers(workers: int) -> int:
+    number = whole_number("workers", workers, 1, 4)
+    if number > MOST_DECODERS:
+        raise UserError(f"workers is {number}; give at most {MOST_DECODERS}")
+    return number
 
 
 def _deadline(timeout: Optional[float]) -> Optional[float]:

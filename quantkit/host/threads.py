@@ -20,6 +20,9 @@ _NAMES = ("LD_PRELOAD",)
 # More worker threads would mostly wait for each other: each needs Python's interpreter lock for part of its time.
 MOST_WORKERS = 16
 
+MOST_DECODERS = 256
+"""More threads that decode images cannot be asked for; each of them holds an image."""
+
 # Seconds for which a reading of the quota stands: it seldom changes, and takes longer to read than some pieces of work.
 _QUOTA_STANDS = 60.0
 

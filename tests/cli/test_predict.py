@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.bundle import Bundle, read_bundle
+from quantkit.deployment.deployment_file import Deployment, TunedBundle, deployment_text, this_host
+from quantkit.deployment.instances import Instances
+from quantkit.deployment.loading import load
+from quantkit.deployment.predictor import Predictor
 from tests.cli.conftest import Run
 from tests.data.annotations import coco_document, coco_file, voc_folder
 from tests.networks import DATA, Builder
@@ -36,6 +42,12 @@ def voc(tmp_path: Path) -> Path:
     return root
 
 
+def deployment(bundle: Bundle) -> Deployment:
+    """In two instances here, with three threads that decode."""
+    of = TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256)
+    return Deployment(of, this_host(), "mxnet", "1.9.1", Instances(2), workers=3)
+
+
 def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: Path) -> None:
     done = run("predict", bundles / "net", voc / "JPEGImages", "--draw", "out/drawn", "--least-score", "0.3", "--json")
     assert done.exit_code == 0, done.stderr
@@ -50,6 +62,26 @@ def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: P
     assert "or choose another place with --draw" in again.stderr
     forced = run("predict", bundles / "net", voc / "JPEGImages", "--draw", "out/drawn", "--force")
     assert forced.exit_code == 0 and "a.png -> out/drawn/a.png\n  0.900 cat 0 0 3 6\n" in forced.stdout
+
+
+def test_predict_runs_as_a_deployment_says(run: Run, bundles: Path, voc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ("predict", bundles / "net", voc / "JPEGImages", "--json")
+    alone = run(*given)
+    Path("deployment.toml").write_text(deployment_text(deployment(read_bundle(bundles / "net"))))
+    predictors: list[Predictor] = []
+
+    def noted(*arguments: Any, **options: Any) -> Predictor:
+        predictors.append(load(*arguments, **options))
+        return predictors[-1]
+
+    monkeypatch.setattr("quantkit.deployment.loading.load", noted)
+    for options, workers in (((), 3), (("--workers", "5"), 5)):
+        deployed = run(*given, "--deployment", "deployment.toml", *options)
+        assert json.loads(deployed.stdout) == json.loads(alone.stdout)
+        assert "2 instances" in repr(predictors[-1])
+        assert predictors[-1]._inputs.workers == workers
+    refused = run(*given, "--deployment", "deployment.toml", "--instances", "2")
+    assert refused.exit_code == 2 and "says engine and instances" in refused.stderr
 
 
 def test_predict_spreads_images_over_instances(run: Run, bundles: Path, voc: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.deployment.deployment_file import deployment_text, read_deployment
@@ -62,6 +63,19 @@ def test_what_is_written(tuned: Path, bundle: Path) -> None:
         assert predictor.predict(np.zeros((1, *predictor.input_shape), np.float32)).shape[0] == 1
 
 
+def test_threads_that_decode_are_chosen_beside_the_network(run: Run, bundle: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (64, 48)).save(tmp_path / "a.jpg")
+    given = (bundle, *BUDGET, "--images", tmp_path / "a.jpg", "--out", "net")
+    done = run("tune", *given)
+    assert done.exit_code == 0, done.stderr
+    assert "threads that decode" in done.stdout
+    document = json.loads((tmp_path / "net/tuning.json").read_text())
+    assert all(len(each["rounds"]) >= 4 for each in document["decoding"]) and len(document["decoding"]) > 1
+    assert "Decoding images" in (tmp_path / "net/index.html").read_text()
+    assert read_deployment(tmp_path / "net/deployment.toml").workers == document["workers"]
+    assert "there is no image" in run("tune", bundle, *BUDGET, "--images", tmp_path / "none").stderr
+
+
 def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bundle: Path, tmp_path: Path) -> None:
     told = refused(run, bundle, "--out", tuned)
     assert "is tuned already, for this host" in told and "--retune" in told
@@ -99,7 +113,7 @@ def test_packages_that_are_missing_are_told_before_anything_is_measured(
     run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[object] = []
-    monkeypatch.setattr("quantkit.deployment.tuning.search.tune", lambda *given: measured.append(given))
+    monkeypatch.setattr("quantkit.deployment.tuning.search.tune", lambda *given, **options: measured.append(given))
     for package, extra in (("matplotlib", "report"), ("jinja2", "report"), ("scipy", "benchmark")):
         with monkeypatch.context() as patch:
             patch.setattr("quantkit.extras.find_spec", lambda name, package=package: None if name == package else name)

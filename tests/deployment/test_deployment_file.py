@@ -34,6 +34,7 @@ def tuned(bundle: Bundle) -> Deployment:
         MXNET.name,
         "1.9.1",
         Instances("1x1", batch=4, window=0.001, runtime=Runtime(blocktime=0)),
+        3,
         {"goal": "throughput", "p99_ms": 15.0},
         {"images_per_second": 100.5, "over_default": [1.2, 1.1, 1.3]},
     )
@@ -61,10 +62,14 @@ def test_a_bundle_runs_as_its_deployment_says(
     with load(directory, deployment=file) as predictor:
         assert "1 instance" in repr(predictor) and predictor.engine == MXNET.name
         found = predictor.predict(inputs)
-    file.write_text(deployment_text(replace(tuned, spread=None)))
+        assert predictor._inputs.workers == 3
+    with load(directory, deployment=file, workers=5) as predictor:
+        assert predictor._inputs.workers == 5
+    file.write_text(deployment_text(replace(tuned, spread=None, workers=None)))
     with load(directory, deployment=file) as predictor:
         assert "instance" not in repr(predictor)
         np.testing.assert_allclose(predictor.predict(inputs), found, rtol=0, atol=1e-5)
+        assert predictor._inputs.workers is None
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,9 @@ def test_a_deployment_leaves_nothing_to_choose(directory: Path, file: Path) -> N
         ('openmp = "gnu"', 'openmp = "gnu"\nLD_PRELOAD = "x.so"', "runtime.LD_PRELOAD: there is no such key"),
         ("blocktime = 0", "blocktime = 7", "GNU's OpenMP takes only 0"),
         ('format = "quantkit-deployment"', "", "format"),
+        ("workers = 3", "workers = 0", "workers"),
+        ("workers = 3", "workers = 257", "workers"),
+        ("workers = 3", "workers = true", "workers"),
     ],
 )
 def test_files_that_are_no_deployment(file: Path, line: str, other: str, told: str) -> None:

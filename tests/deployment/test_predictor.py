@@ -21,6 +21,7 @@ from quantkit.data.prefetch import prefetched
 from quantkit.data.preprocess import apply, input_pixels
 from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
+from quantkit.deployment.outputs import best_classes
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.runner import Turns
 from quantkit.errors import DataError, EngineError, UserError
@@ -133,6 +134,25 @@ def test_large_jpeg_files_may_be_decoded_at_a_fraction(
 def test_only_large_images_are_worth_threads(
     predictor: Predictor, sides: tuple[int, int], threads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    counts = counted_workers(monkeypatch)
+    predictor.predict(np.zeros((3, *sides, 3), np.uint8))
+    assert [count > 0 for count in counts] == [threads]
+
+
+def test_so_many_threads_read_as_are_asked_for(
+    directory: Path, photographs: list, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = counted_workers(monkeypatch)
+    # The first ones are not large enough for threads.
+    same(load(directory, workers=3).predict(photographs[3:]), expected[3:])
+    assert counts == [3]
+    for wrong in (0, 257, 1.5, True):
+        with pytest.raises(UserError, match=r"workers is "):
+            load(directory, workers=wrong)  # type: ignore[arg-type]
+
+
+def counted_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by the number of threads whenever images are read."""
     counts: list[int] = []
 
     def noted(function: Any, items: Any, workers: int, depth: int) -> Any:
@@ -140,8 +160,7 @@ def test_only_large_images_are_worth_threads(
         return prefetched(function, items, workers, depth)
 
     monkeypatch.setattr("quantkit.deployment.inputs.prefetched", noted)
-    predictor.predict(np.zeros((3, *sides, 3), np.uint8))
-    assert [count > 0 for count in counts] == [threads]
+    return counts
 
 
 def test_a_stream_is_read_a_few_images_at_a_time(predictor: Predictor, inputs: np.ndarray) -> None:
@@ -226,6 +245,23 @@ def test_classify_ranks_by_softmax(predictor: Predictor, photographs: list, expe
         order = sorted(range(10), key=lambda index: -scores[index])[:4]
         assert [label for label, _ in ranked] == [str(index) for index in order]
         np.testing.assert_allclose([score for _, score in ranked], scores[order], rtol=1e-4)
+
+
+def test_classes_of_a_stream_come_one_image_after_the_other(predictor: Predictor, photographs: list) -> None:
+    read: list[int] = []
+
+    def images() -> Any:
+        for number in range(40):
+            read.append(number)
+            yield photographs[number % 21][:32, :32]
+
+    found = predictor.classify_stream(images(), top=3)
+    first = next(found)
+    assert len(first) == 3 and len(read) < 40
+    outputs = predictor.predict([photographs[number % 21][:32, :32] for number in range(40)])
+    assert [first, *found] == best_classes(outputs, False, predictor.labels, 3)
+    with pytest.raises(UserError, match="top is 0"):
+        next(predictor.classify_stream(photographs[0], top=0))
 
 
 def test_classify_calls_classes_by_label(bundle: Bundle, photographs: list) -> None:

@@ -14,7 +14,7 @@ from quantkit.deployment.child_process import ChildProcess
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.streams import Streams
 from quantkit.deployment.tuning import contestant_process
-from quantkit.deployment.tuning.point import Load, Point
+from quantkit.deployment.tuning.point import FILES, Load, Point
 from quantkit.errors import InstanceError
 from quantkit.host.children import descendants
 from quantkit.host.memory import memory_of
@@ -38,6 +38,7 @@ class Contestant:
             time.
         own: run it as the engine does by itself, without quantkit; None: as quantkit does.
         label: the bundle's name where there are several.
+        images: a file or a folder of files, to ``decode``; None: it does not.
     """
 
     bundle: Bundle
@@ -45,6 +46,7 @@ class Contestant:
     spread: Union[Instances, Streams, None] = None
     own: Optional[OwnMode] = None
     label: str = ""
+    images: Optional[Path] = None
 
     @property
     def key(self) -> str:
@@ -117,6 +119,16 @@ class Running:
         found = self._process.answer(_PATIENCE + 10 * seconds)
         return Point(load, **found)
 
+    def decode(self, workers: int, seconds: float) -> Point:
+        """Have it read its image files again and again, with so many threads, for about so many seconds.
+
+        Raises:
+            QuantkitError: a file cannot be decoded, or does not fit.
+            InstanceError: the process ended, or hangs.
+        """
+        self._process.send({"workers": workers, "seconds": seconds})
+        return Point(FILES, **self._process.answer(_PATIENCE + 10 * seconds))
+
     def memory(self) -> int:
         """The bytes that it has in memory, in all of its processes."""
         pid = self._process.pid
@@ -142,6 +154,7 @@ def _settings(contestant: Contestant) -> Mapping[str, Any]:
         "instances": asdict(spread) if isinstance(spread, Instances) else None,
         "streams": asdict(spread) if isinstance(spread, Streams) else None,
         "own": contestant.own,
+        "images": None if contestant.images is None else str(contestant.images),
     }
 
 

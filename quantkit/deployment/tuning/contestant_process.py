@@ -11,10 +11,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import cycle, takewhile
 from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Event
 from typing import Any, Optional
 
 import numpy as np
@@ -24,15 +28,18 @@ from quantkit.benchmark.measuring.server import closed_loop
 from quantkit.benchmark.workers.worker import die_first
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.read import read_bundle
+from quantkit.deployment.inputs import InputReader
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.network import open_network
 from quantkit.deployment.pool import Pool
+from quantkit.deployment.predictions import image_files
 from quantkit.deployment.runner import Runner, Turns
 from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
 from quantkit.deployment.tuning.arrivals import at_random
 from quantkit.deployment.tuning.own_session import own_session
+from quantkit.deployment.tuning.point import FILES
 from quantkit.errors import BundleError, QuantkitError
 
 Callers = Callable[[np.ndarray, int], list[Serve]]
@@ -55,6 +62,7 @@ class Settings:
     instances: Optional[dict[str, Any]]
     streams: Optional[dict[str, Any]]
     own: Optional[str]
+    images: Optional[str]
     channel: int
 
 
@@ -68,15 +76,19 @@ def main(text: str) -> None:
             bundle = read_bundle(settings.bundle)
             if bundle.sha256 != settings.sha256:
                 raise BundleError(f"{settings.bundle} was replaced while it was tuned; tune it again")
-            callers, parallel = _opened(bundle, settings)
+            opened = _opened(bundle, settings)
+            files = [] if settings.images is None else image_files([Path(settings.images)])
         except Exception as error:  # whatever it is, the parent must hear of it
             _send(channel, error=_told(error))
             return
-        _send(channel, parallel=parallel)
+        _send(channel, parallel=opened.parallel)
         while True:
             asked = json.loads(channel.recv_bytes())
             try:
-                answer = measure(callers(_images(bundle, asked["batch"]), asked["callers"]), **asked)
+                if "workers" in asked and opened.runner is not None:
+                    answer = decode(bundle, opened.runner, files, **asked)
+                else:
+                    answer = measure(opened.callers(_images(bundle, asked["batch"]), asked["callers"]), **asked)
             except Exception as error:  # see above
                 _send(channel, error=_told(error))
             else:
@@ -93,11 +105,32 @@ def measure(serve: list[Serve], batch: int, callers: int, rate: Optional[float],
     return {"rate": batch * found.rate, "p50": float(p50), "p99": float(p99), "requests": len(found.latencies)}
 
 
-def _opened(bundle: Bundle, settings: Settings) -> tuple[Callers, int]:
-    """What makes callers, and how many requests are served at a time."""
+def decode(bundle: Bundle, runner: Runner, files: Sequence[Path], workers: int, seconds: float) -> dict[str, float]:
+    """The fields of a ``Point``: files are decoded again and again by so many threads, and run."""
+    reader = InputReader(bundle.manifest.input.shape, bundle.preparation, quantizer=runner.quantizer, workers=workers)
+    ended = Event()
+    outputs = iter(runner.outputs(reader.batches(takewhile(lambda _: not ended.is_set(), cycle(files)))))
+    try:
+        return measure([lambda: next(outputs)], **asdict(FILES), seconds=seconds)
+    finally:
+        ended.set()
+        # What was read ahead is not left to the next measurement.
+        deque(outputs, maxlen=0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """What makes callers, how many requests are served at a time, and the runner; None: the engine runs by itself."""
+
+    callers: Callers
+    parallel: int
+    runner: Optional[Runner] = None
+
+
+def _opened(bundle: Bundle, settings: Settings) -> _Opened:
     if settings.own is not None:
         session = own_session(bundle, settings.engine, settings.own)
-        return lambda data, number: [session.caller(place, data) for place in range(number)], session.parallel
+        return _Opened(lambda data, number: [session.caller(each, data) for each in range(number)], session.parallel)
     runner: Runner
     if settings.instances is not None:
         spread = settings.instances
@@ -110,7 +143,8 @@ def _opened(bundle: Bundle, settings: Settings) -> tuple[Callers, int]:
     def serve(data: np.ndarray) -> object:
         return [*runner.outputs([data])]
 
-    return lambda data, number: [lambda: serve(data)] * number, max(1, runner.instances, runner.streams)
+    parallel = max(1, runner.instances, runner.streams)
+    return _Opened(lambda data, number: [lambda: serve(data)] * number, parallel, runner)
 
 
 def _images(bundle: Bundle, number: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from quantkit.backends.registry import DEPLOYED
 from quantkit.benchmark.results.statistics import Ratio
 from quantkit.deployment.deployment_file import Deployment, TunedBundle, TunedHost
 from quantkit.deployment.tuning.point import Point
-from quantkit.deployment.tuning.search import Finalist, Trial, Tuned
+from quantkit.deployment.tuning.tuned import Finalist, Trial, Tuned
 
 MEGABYTE = 10**6
 
@@ -16,6 +16,7 @@ MEGABYTE = 10**6
 def deployment_of(tuned: Tuned, host: TunedHost) -> Deployment:
     """The winner as a deployment on the host that it was measured on."""
     winner, bundle = tuned.winner.contestant, tuned.winner.contestant.bundle
+    files = {f"files_per_second_{each.workers}_workers": round(each.rate, 3) for each in tuned.decoded}
     over = {other.contestant.name: _three(tuned.over(other)) for other in tuned.finalists if other is not tuned.winner}
     return Deployment(
         TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256),
@@ -23,8 +24,9 @@ def deployment_of(tuned: Tuned, host: TunedHost) -> Deployment:
         winner.engine,
         DEPLOYED[winner.engine].installed_version(),
         winner.spread,
+        tuned.workers,
         tuned.goal.facts,
-        {**_figures(tuned.winner), "load": str(tuned.winner.points[0].load), **over},
+        {**_figures(tuned.winner), "load": str(tuned.winner.points[0].load), **files, **over},
     )
 
 
@@ -43,6 +45,11 @@ def tuning_document(tuned: Tuned, host: TunedHost, command: str) -> dict[str, An
             for each in tuned.finalists
         ],
         "settings": [{"name": each.name, "ratio": _three(each.ratio), "kept": each.kept} for each in tuned.settings],
+        "workers": tuned.workers,
+        "decoding": [
+            {"workers": each.workers, "rounds": [_point(point) for point in each.points]} for each in tuned.decoded
+        ],
+        "decoding_problem": tuned.undecoded,
         "trials": [_trial(each) for each in tuned.trials],
     }  # fmt: skip
 

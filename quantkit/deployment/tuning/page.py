@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from quantkit.deployment.deployment_file import TunedHost
 from quantkit.deployment.tuning import pareto
 from quantkit.deployment.tuning.outcome import MEGABYTE
-from quantkit.deployment.tuning.search import Finalist, Trial, Tuned
 from quantkit.deployment.tuning.snippets import kubernetes_lines, python_lines, shell_lines, systemd_lines
+from quantkit.deployment.tuning.tuned import Finalist, Trial, Tuned
 from quantkit.report.page.document import Block, Document, Output, Part, Picture, Section, Text
 from quantkit.report.page.table import Table
 from quantkit.report.study.headline import Headline
@@ -22,6 +22,7 @@ def document(tuned: Tuned, host: TunedHost, folder: Path, command: str) -> Docum
         Section("Throughput against latency", (Picture(pareto.figure(tuned), "pareto"),)),
         Section("The last comparison", (_finalists(tuned),)),
         Section("What settings brought", (_settings(tuned),)),
+        *([Section("Decoding images", (_decoding(tuned),))] if tuned.decoded or tuned.undecoded else []),
         Section("All that was tried", tuple(_trials(tuned))),
         Section("Use it", _uses(tuned.winner, host, folder)),
     )
@@ -93,6 +94,32 @@ def _settings(tuned: Tuned) -> Block:
         tuple(rows),
         note="Compared with the best until then, in the same rounds.",
     )
+
+
+def _decoding(tuned: Tuned) -> Block:
+    if tuned.undecoded:
+        return Text(f"The threads that decode could not be compared: {tuned.undecoded}")
+    return Table(
+        "The chosen deployment with image files",
+        DECODING,
+        tuple(decoding_rows(tuned)),
+        frozenset({0, 1}),
+        "Files are decoded and scaled while the network runs. The usual number, the first, stays unless another is "
+        "better beyond doubt.",
+    )
+
+
+DECODING = ("threads that decode", "images/s", "times as many as with the usual number", "chosen")
+"""The columns of ``decoding_rows``."""
+
+
+def decoding_rows(tuned: Tuned) -> Iterator[tuple[str, str, str, str]]:
+    """Of each number of threads that decode: the number, images per second, over the usual one, and whether it won."""
+    for each in tuned.decoded:
+        usual = tuned.decoded[0]
+        ratio = "" if each is usual else ratio_text(tuned.faster(each))
+        chosen = each.workers == (tuned.workers or usual.workers)
+        yield str(each.workers), number(each.rate), ratio, "yes" if chosen else "no"
 
 
 def _trials(tuned: Tuned) -> Sequence[Table]:

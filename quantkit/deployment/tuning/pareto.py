@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from quantkit.backends.registry import DEPLOYED
 from quantkit.deployment.tuning.contestant import Contestant
 from quantkit.deployment.tuning.point import Point
-from quantkit.deployment.tuning.search import Tuned
+from quantkit.deployment.tuning.tuned import Tuned
 from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style, set_log
 from quantkit.report.study.words import number
 

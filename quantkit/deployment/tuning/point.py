@@ -24,6 +24,10 @@ class Load:
         return f"{images} at a time" if self.callers == 1 else f"{images} from each of {self.callers} callers"
 
 
+FILES = Load(16, 1)
+"""Image files in batches, one after the other."""
+
+
 @dataclass(frozen=True)
 class Point:
     """What was measured under a load: images per second, and percentiles of the latencies of requests, in ms."""

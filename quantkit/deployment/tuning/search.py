@@ -7,30 +7,34 @@ measurements of the same moments, so that fluctuations of the machine affect bot
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from math import ceil
-from statistics import mean, median
-from typing import Any, Optional
+from pathlib import Path
+from statistics import median
+from typing import Any, Optional, Union
 
-from quantkit.benchmark.results.statistics import Ratio, paired_ratio
 from quantkit.bundle.bundle import Bundle
 from quantkit.deployment.deployment_file import this_host
 from quantkit.deployment.network import usable_engines
 from quantkit.deployment.tuning.candidates import default, loads, own, structures, variants
 from quantkit.deployment.tuning.contestant import Contestant, Running
+from quantkit.deployment.tuning.decoding import check_images, decoded
 from quantkit.deployment.tuning.goal import TuningGoal
 from quantkit.deployment.tuning.point import Load, Point
 from quantkit.deployment.tuning.rounds import in_turns
+from quantkit.deployment.tuning.tuned import Finalist, Setting, Trial, Tuned, compared, keeps
 from quantkit.errors import InstanceError, QuantkitError, UserError
 from quantkit.mixed_precision.journal import Journal, journal_path
 from quantkit.progress import Tell, untold
 from quantkit.units import counted
 from quantkit.version import __version__
 
-# The shares of the time after which no further structures and no further settings are tried.
-_STRUCTURES, _SETTINGS = 0.45, 0.65
+# The shares of the time after which no further structures and no further settings are tried, and after which the last
+# comparison ends where image files are read after it.
+_STRUCTURES, _SETTINGS, _FINALS = 0.45, 0.65, 0.85
 
 # Of the structures so many go on, one of three at least.
 _GO_ON, _ONE_OF = 3, 3
@@ -52,86 +56,6 @@ _REQUESTS, _FEWEST, _LARGEST_SHARE = 200, 50, 1 / 30
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """A contestant, what was measured of it, its bytes in memory, or why it could not run."""
-
-    contestant: Contestant
-    points: tuple[Point, ...] = ()
-    memory: int = 0
-    problem: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What changing one setting brought, as a ratio of scores, and whether it was kept."""
-
-    name: str
-    ratio: Ratio
-    kept: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Finalist:
-    """A contestant of the last comparison, under its best load: a measurement of each round."""
-
-    contestant: Contestant
-    points: tuple[Point, ...]
-    memory: int
-
-    @property
-    def rate(self) -> float:
-        """The mean images per second of all rounds."""
-        return mean(point.rate for point in self.points)
-
-    @property
-    def p50(self) -> float:
-        """The median over rounds of their median latencies, in ms."""
-        return median(point.p50 for point in self.points)
-
-    @property
-    def p99(self) -> float:
-        """The median over rounds of their 99th percentiles of latencies, in ms."""
-        return median(point.p99 for point in self.points)
-
-
-@dataclass(frozen=True, eq=False)
-class Tuned:
-    """The result of a search.
-
-    Attributes:
-        goal: what was asked for.
-        winner: the deployment to use: the default, unless another is better beyond doubt.
-        finalists: the last comparison: the default first, then the best that was found, if it is another and ran to the
-            end, then the engines by themselves.
-        trials: everything that was tried.
-        settings: what changing settings of the best brought.
-    """
-
-    goal: TuningGoal
-    winner: Finalist
-    finalists: tuple[Finalist, ...]
-    trials: tuple[Trial, ...]
-    settings: tuple[Setting, ...]
-
-    def over(self, other: Finalist) -> Ratio:
-        """How many times as good the winner is as another one, in the same rounds."""
-        return compared(self.goal, self.winner.points, other.points)
-
-    def keeps(self, finalist: Finalist) -> bool:
-        """Whether a deployment keeps the bounds of the goal."""
-        return _keeps(self.goal, finalist)
-
-
-def _keeps(goal: TuningGoal, finalist: Finalist) -> bool:
-    return goal.allows(finalist.memory) and (goal.p99 is None or finalist.p99 <= goal.p99)
-
-
-def compared(goal: TuningGoal, points: Sequence[Point], others: Sequence[Point]) -> Ratio:
-    """The ratio of scores of the same rounds, whether they keep the bound or not."""
-    return paired_ratio(*([goal.speed(point) for point in each] for each in (points, others)))
-
-
 def tune(
     bundles: Sequence[Bundle],
     goal: TuningGoal,
@@ -139,6 +63,7 @@ def tune(
     again: bool = False,
     tell: Tell = untold,
     clock: Clock = time.monotonic,
+    images: Union[str, os.PathLike[str], None] = None,
 ) -> Tuned:
     """Find the fastest deployment of one of the bundles on this machine.
 
@@ -151,15 +76,19 @@ def tune(
         again: forget what an interrupted search has tried.
         tell: called with what is tried, and what came out.
         clock: the time in seconds.
+        images: typical image files, a folder or one, to find how many threads decode them fastest beside the winner;
+            None: that is not measured.
 
     Raises:
-        UserError: nothing keeps the bounds of the goal, or the time is too short for its rate.
+        UserError: nothing keeps the bounds of the goal, the time is too short for its rate, or a bundle does not say
+            how image files become its network's input.
+        DataError: there are no images.
         EngineMissing: no engine for the first bundle is installed.
         ExtraMissing: SciPy is not installed.
         QuantkitError: the default cannot run, or what was tried cannot be kept.
     """
     begun, seconds = clock(), 60 * minutes
-    turn = min(_LONGEST, max(_SHORTEST, _SHARE * seconds))
+    turn = short = min(_LONGEST, max(_SHORTEST, _SHARE * seconds))
     if goal.rate is not None:
         turn = max(turn, min(_REQUESTS / goal.rate, _LARGEST_SHARE * seconds))
         if turn * goal.rate < _FEWEST:
@@ -168,6 +97,8 @@ def tune(
                 f"at {goal.rate:g} images/s too few come in {minutes:g} minutes to tell their p99; allow at least "
                 f"{least:.3g} minutes"
             )
+    if images is not None:
+        check_images(Path(images), bundles)
     journal = _journal(bundles, goal, turn, again)
     if journal.resumed:
         tell(f"going on with {counted(journal.resumed, 'trial')} of an interrupted search")
@@ -182,7 +113,9 @@ def tune(
         search.structures(bundles, running, lambda: left(_STRUCTURES))
     search.halve()
     search.change_settings(lambda: left(_SETTINGS))
-    tuned = search.result(search.finals(usual, lambda: left(1.0)))
+    tuned = search.result(search.finals(usual, lambda: left(1.0 if images is None else _FINALS)))
+    if images is not None:
+        tuned = search.with_decoding(tuned, Path(images), _LAST * short, lambda: left(1.0))
     journal.path.unlink(missing_ok=True)
     return tuned
 
@@ -195,6 +128,11 @@ def _journal(bundles: Sequence[Bundle], goal: TuningGoal, turn: float, again: bo
     if again:
         path.unlink(missing_ok=True)
     return Journal(path)
+
+
+def _decisive(more: Callable[[], bool]) -> Callable[[int], bool]:
+    """Whether a comparison that decides has a further round after so many."""
+    return lambda done: done < _LEAST_ROUNDS or (done < _MOST_ROUNDS and more())
 
 
 def _nothing_keeps() -> UserError:
@@ -281,11 +219,8 @@ class _Search:
             if all(trial.contestant.key != contestant.key for trial in self._trials):
                 self._tried(contestant)
         self._tell("comparing the best with the default and with the engines by themselves")
-        found = in_turns(
-            {each: self._load(each) for each in chosen if self._trial(each).points},
-            _LAST * self._turn,
-            lambda done: done < _LEAST_ROUNDS or (done < _MOST_ROUNDS and more()),
-        )
+        loads = {each: self._load(each) for each in chosen if self._trial(each).points}
+        found = in_turns(loads, _LAST * self._turn, _decisive(more))
         if usual in found.problems:
             raise QuantkitError(f"{usual.name} does not run: {found.problems[usual]}")
         return tuple(Finalist(each, tuple(points), self._trial(each).memory) for each, points in found.points.items())
@@ -297,14 +232,23 @@ class _Search:
             UserError: neither keeps the bounds.
         """
         usual, *others = finalists
-        keeping = [each for each in others if each.contestant.own is None and _keeps(self._goal, each)]
+        keeping = [each for each in others if each.contestant.own is None and keeps(self._goal, each)]
         winner = usual
         for each in keeping:
-            if compared(self._goal, each.points, usual.points).low > 1 or not _keeps(self._goal, usual):
+            if compared(self._goal, each.points, usual.points).low > 1 or not keeps(self._goal, usual):
                 winner = each
-        if not _keeps(self._goal, winner):
+        if not keeps(self._goal, winner):
             raise _nothing_keeps()
         return Tuned(self._goal, winner, finalists, tuple(self._trials), tuple(self._settings))
+
+    def with_decoding(self, tuned: Tuned, images: Path, seconds: float, more: Callable[[], bool]) -> Tuned:
+        """The result, with how many threads decode image files fastest while it runs."""
+        self._tell("comparing numbers of threads that decode images")
+        try:
+            return replace(tuned, decoded=decoded(tuned.winner.contestant, images, seconds, _decisive(more)))
+        except QuantkitError as error:
+            self._tell(f"the threads that decode could not be compared: {error}")
+            return replace(tuned, undecoded=str(error))
 
     def _in_time(self, points: Sequence[Point]) -> bool:
         return self._goal.p99 is None or median(point.p99 for point in points) <= self._goal.p99

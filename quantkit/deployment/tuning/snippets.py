@@ -11,7 +11,7 @@ from typing import Optional
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.deployment.deployment_file import DEPLOYMENT
 from quantkit.deployment.instances import Instances
-from quantkit.deployment.tuning.search import Finalist
+from quantkit.deployment.tuning.tuned import Finalist
 
 # Memory that a service may take beyond what was measured.
 _ROOM = 1.5

@@ -8,7 +8,7 @@ from pathlib import Path
 from quantkit.deployment.deployment_file import DEPLOYMENT, deployment_text, this_host
 from quantkit.deployment.tuning.outcome import deployment_of, tuning_document
 from quantkit.deployment.tuning.page import document
-from quantkit.deployment.tuning.search import Tuned
+from quantkit.deployment.tuning.tuned import Tuned
 from quantkit.files.folders import Kind, replacing
 from quantkit.report.page.html import page
 

@@ -108,7 +108,7 @@ def test_the_threads_that_ray_asks_for_are_not_the_users(bundle: Bundle, monkeyp
 
 def test_bundles_without_a_deployment_have_their_instances(bundle: Bundle, digits_onnx: Path, tmp_path: Path) -> None:
     own, host = TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256), this_host()
-    tuned = Deployment(own, host, "mxnet", "1.9.1", Instances("1x1"), {"goal": "throughput"}, {})
+    tuned = Deployment(own, host, "mxnet", "1.9.1", Instances("1x1"), None, {"goal": "throughput"}, {})
     (tmp_path / "deployment.toml").write_text(deployment_text(tuned))
     bundles = [f"one={bundle.directory}", f"two={digits_onnx}"]
     arguments = arguments_of(bundle, bundles=bundles, instances="2x1", deployments=tmp_path / "deployment.toml")
