@@ -22,7 +22,7 @@ from quantkit.errors import UserError
 from quantkit.host.topology import Topology, read_topology
 
 # The most images that are computed at once at first, where only throughput counts, and where single images wait.
-_LARGE, _SMALL = 16, 4
+_LARGE, _SMALL = 8, 4
 
 # The sizes of requests, where only throughput counts.
 _BATCHES = (1, 8, 32)
@@ -120,17 +120,20 @@ def _batches(goal: TuningGoal) -> tuple[int, ...]:
 def loads(contestant: Contestant, goal: TuningGoal, parallel: int) -> Iterator[tuple[Load, ...]]:
     """The loads under which a contestant is measured, each tuple lighter than the next; within the bound, all of them.
 
-    Where only throughput counts, it is kept busy with requests of all sizes. A caller more than it serves at a time
-    waits, so that it never does.
+    Where only throughput counts, it is kept busy with requests of all sizes. Twice as many callers as it serves at a
+    time keep it from waiting; as many save single images the way through the queue, and large requests, which are
+    shared out, memory.
     """
     if goal.measure == "latency":
         yield (Load(1, 1),)
     elif goal.rate is not None:
         yield (Load(1, _MOST_CALLERS * parallel, goal.rate),)
     elif goal.p99 is None:
-        waiting = parallel if contestant.spread is None else 2 * parallel
-        most = max(_BATCHES) if contestant.spread is None else contestant.spread.batch
-        yield tuple(Load(batch, waiting) for batch in _BATCHES if batch <= 2 * most)
+        if contestant.spread is None:
+            yield tuple(Load(batch, parallel) for batch in _BATCHES)
+            return
+        several = [Load(batch, 2 * parallel) for batch in _BATCHES[:-1] if batch <= 2 * contestant.spread.batch]
+        yield (Load(1, parallel), *several, Load(_BATCHES[-1], parallel))
     else:
         callers = 1
         while callers <= _MOST_CALLERS * parallel:
@@ -144,7 +147,7 @@ def variants(best: Contestant, goal: TuningGoal) -> Iterator[tuple[str, Contesta
     if spread is None:
         return
     if goal.measure == "throughput":
-        for batch in (spread.batch // 4, spread.batch * 4):
+        for batch in (spread.batch // 2, spread.batch * 2):
             if batch:
                 yield f"batch {batch}", replace(best, spread=replace(spread, batch=batch))
     if goal.p99 is not None and spread.batch > 1 and not spread.window:

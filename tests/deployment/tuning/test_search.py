@@ -253,7 +253,7 @@ def test_settings_are_changed_one_at_a_time_and_kept_if_they_help(on: Any, bundl
 
     on(speed)
     found = tune([bundle], TuningGoal(), 1.0, clock=lambda: 0.0)
-    assert [(each.name, each.kept) for each in found.settings][:2] == [("batch 1", False), ("batch 16", True)]
+    assert [(each.name, each.kept) for each in found.settings][:2] == [("batch 2", False), ("batch 8", True)]
     assert found.winner.contestant.spread == Streams(2, batch=64)
 
 
