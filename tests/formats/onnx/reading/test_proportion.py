@@ -7,7 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from time import process_time
+from time import thread_time
 
 import numpy as np
 import pytest
@@ -72,12 +72,12 @@ def test_constants_of_a_recurrent_layer_that_repeat_one_number(position: int, tm
         _, state = w.op("LSTM", *inputs, count=2, hidden_size=3)
         data = w.op("Concat", data, state, axis=0)
     path = save(w.model(data), tmp_path / "net.onnx")
-    began = process_time()
+    began = thread_time()
     if position == 4:
         assert "its sequences have lengths of their own" in refused(path)
     else:
         import_network(path)
-    assert process_time() - began < 0.5
+    assert thread_time() - began < 1
 
 
 def test_sides_that_mxnet_counts_wrongly(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_as_many_outputs_as_operators_with_the_batch_inside(tmp_path: Path) -> N
     w = Writer(shape=("N", 3, 2))
     outputs = [w.op("Transpose", "x", perm=[1, 0, 2]) for _ in range(2000)]
     path = save(w.model(*outputs), tmp_path / "net.onnx")
-    started = process_time()
+    started = thread_time()
     assert len(import_network(path).graph.outputs) == 2000
-    assert process_time() - started < 2
+    assert thread_time() - started < 2
 
 
 def test_operators_of_many_steps_have_an_end(tmp_path: Path) -> None:
