@@ -32,7 +32,10 @@ DEPLOYMENT = "deployment.toml"
 
 _REMEDY = "write one with quantkit tune --retune"
 
-_Text = Annotated[str, Field(max_length=200)]
+LONGEST = 200
+"""Characters of a text."""
+
+_Text = Annotated[str, Field(max_length=LONGEST)]
 _Count = Annotated[int, Field(ge=1, le=1 << 20)]
 _Batch = Annotated[int, Field(ge=1, le=4096)]
 _Figures = Annotated[dict[_Text, Union[_Text, FiniteFloat, int, Annotated[list[FiniteFloat], Field(max_length=3)]]],
@@ -121,7 +124,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class _Spread:
+class _Instances:
     """``Instances`` in the file."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -168,7 +171,7 @@ class _File:
     bundle: TunedBundle
     host: TunedHost
     workers: Optional[Annotated[int, Field(ge=1, le=MOST_DECODERS)]] = None
-    instances: Optional[_Spread] = None
+    instances: Optional[_Instances] = None
     streams: Optional[_Streams] = None
     runtime: _Runtime = _Runtime()
     goal: _Figures = field(default_factory=dict)

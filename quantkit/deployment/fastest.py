@@ -75,6 +75,8 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     Raises:
         EngineMissing: no engine for the bundle is installed.
         EngineError: no installed engine can run the network.
+        BundleError: symbol and parameters are not a network.
+        ForkError: an engine was used before this process was forked.
     """
     versions = usable_engines(bundle)
     if len(versions) < 2:

@@ -36,8 +36,8 @@ Images = Union[Image, Iterable[Image]]
 preprocessed float32 of shape (channels, height, width). For a network with several inputs, a dictionary with an array
 for each by its name."""
 
-# Engines prepare a network for each batch size, MXNet for powers of two.
-_LARGEST_BATCH = 16
+LARGEST_BATCH = 16
+"""The most samples that are handed to a network at once; engines prepare it for each batch size."""
 
 # Pixels are prepared in threads if there are more than so many times what the network reads. Fewer are hardly scaled,
 # and starting and waking threads takes longer.
@@ -69,6 +69,11 @@ class InputReader:
     reduced: bool = False
     quantizer: Optional[InputQuantizer] = None
     workers: Optional[int] = None
+
+    @property
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        """What batches may be of."""
+        return (np.dtype(np.float32), *(() if self.quantizer is None else (np.dtype(self.quantizer.dtype),)))
 
     @property
     def noun(self) -> SampleNoun:
@@ -107,9 +112,9 @@ class InputReader:
         # One alone, and arrays that are what the network reads, would wait for the threads to start.
         several = len(begun) > 1 and self._takes_time(begun[0][1])
         workers = (self.workers or worker_threads()) if several else 0
-        stream = prefetched(self._prepared, chain(begun, numbered), workers, _LARGEST_BATCH + workers)
+        stream = prefetched(self._prepared, chain(begun, numbered), workers, LARGEST_BATCH + workers)
         with closing(stream):
-            while chunk := list(islice(stream, _LARGEST_BATCH)):
+            while chunk := list(islice(stream, LARGEST_BATCH)):
                 yield chunk
 
     def _stacked(self, chunk: Iterable[tuple[NamedArray, np.ndarray]]) -> np.ndarray:
@@ -215,8 +220,8 @@ class InputReader:
 
     def _slices(self, samples: np.ndarray) -> Iterator[np.ndarray]:
         """Preprocessed input in batches, as views."""
-        for start in range(0, len(samples), _LARGEST_BATCH):
-            batch = samples[start : start + _LARGEST_BATCH]
+        for start in range(0, len(samples), LARGEST_BATCH):
+            batch = samples[start : start + LARGEST_BATCH]
             if not np.isfinite(batch).all():
                 for index, sample in enumerate(batch, start):
                     check_input(sample, self.shape, f"{self.noun} {index}")

@@ -14,6 +14,7 @@ from quantkit.backends.mxnet.subprocesses import environment
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.bundle.bundle import Bundle
 from quantkit.deployment import instance_process
+from quantkit.deployment.child_messages import LOADING_PATIENCE
 from quantkit.deployment.child_process import ChildProcess
 from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.slots import Slots, make_memory
@@ -21,9 +22,8 @@ from quantkit.errors import InstanceError
 from quantkit.files.text import MEBIBYTE
 from quantkit.lowering.input_quantizer import InputQuantizer
 
-# Seconds that an answer may take, beside ten times what it took before; how long a network may take to load.
+# Seconds that an answer may take, beside ten times what it took before.
 _LEAST_PATIENCE = 30.0
-_LOADING_PATIENCE = 600.0
 
 # Handing over and answering take longer than small networks: so many samples of one request go at once, or as many as
 # fit into so many bytes with their outputs.
@@ -90,7 +90,7 @@ class Instance:
                 os.close(memory)
         except OSError as error:
             raise InstanceError("start", f"{_NOUN} cannot be started: {error.strerror or error}") from error
-        self._patience = _LOADING_PATIENCE
+        self._patience = LOADING_PATIENCE
         self._quantizer: Optional[InputQuantizer] = None
         self._inputs = self.slots.inputs_of("float32")
 

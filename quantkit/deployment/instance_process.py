@@ -17,9 +17,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 from quantkit.benchmark.workers.worker import bind, die_first
+from quantkit.deployment.child_messages import send, send_error
+from quantkit.errors import QuantkitError
 
 if TYPE_CHECKING:
     from quantkit.lowering.input_quantizer import InputQuantizer
@@ -68,26 +70,21 @@ def main(text: str) -> None:
 
 
 def _serve(settings: Settings, channel: Connection) -> None:
-    from quantkit.errors import QuantkitError
-
     try:
         run, quantizer = _opened(settings)
         seconds = _warm(run, settings)
-    except QuantkitError as error:
-        _send(channel, error=[type(error).__name__, str(error)])
-        return
     except Exception as error:  # whatever it is, the parent must hear of it
-        _send(channel, error=["EngineError", f"{type(error).__name__}: {error}"])
+        send_error(channel, error)
         return
-    _send(channel, seconds=seconds, quantizer=None if quantizer is None else asdict(quantizer))
+    send(channel, seconds=seconds, quantizer=None if quantizer is None else asdict(quantizer))
     while True:
         slot, size = json.loads(channel.recv_bytes())
         try:
             run(slot, size)
         except QuantkitError as error:
-            _send(channel, error=[type(error).__name__, str(error)])
+            send_error(channel, error)
         else:
-            _send(channel)
+            send(channel)
 
 
 def _opened(settings: Settings) -> tuple[Run, Optional[InputQuantizer]]:
@@ -124,10 +121,6 @@ def _warm(run: Run, settings: Settings) -> float:
     begun = time.monotonic()
     run(0, settings.most)
     return time.monotonic() - begun
-
-
-def _send(channel: Connection, **message: Any) -> None:
-    channel.send_bytes(json.dumps(message).encode())
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ class Instances:
         Raises:
             UserError: one cannot be used.
         """
-        whole_number("batch", self.batch, 1)
-        seconds("window", self.window)
+        object.__setattr__(self, "batch", whole_number("batch", self.batch, 1))
+        object.__setattr__(self, "window", seconds("window", self.window))
         of_kind("runtime", self.runtime, Runtime, "such as Runtime(allocator='jemalloc')")
         if self.threads is not None:
             whole_number("threads", self.threads, 1)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from itertools import chain, cycle
+from itertools import chain
 from threading import RLock, Thread, current_thread
 from typing import Optional
 
 from quantkit.deployment.instance import Instance, InstanceLaunch
-from quantkit.deployment.request_queue import Piece, RequestQueue
+from quantkit.deployment.request import Piece
+from quantkit.deployment.request_queue import RequestQueue
 from quantkit.deployment.slots import SLOTS
 from quantkit.errors import InstanceError, QuantkitError
 from quantkit.lowering.input_quantizer import InputQuantizer
+
+_LOG = logging.getLogger(__name__)
 
 # How often in a row an instance is started again before it is given up, and the pause before each time in seconds.
 _RESTARTS = 3
@@ -30,13 +34,18 @@ class InstanceWarning(UserWarning):
 
 
 class KeptInstance:
-    """An instance, whichever process it is at the moment, and the thread that hands it batches."""
+    """An instance, whichever process it is at the moment, and the thread that hands it batches.
+
+    Attributes:
+        lost: how many processes were lost while they ran.
+    """
 
     def __init__(self, launch: InstanceLaunch, queue: RequestQueue, window: float) -> None:
         self._launch, self._queue, self._window = launch, queue, window
         self._instance: Optional[Instance] = None
         self._loaded: Future[Optional[InputQuantizer]] = Future()
         self._closed = False
+        self.lost = 0
         self._lock = RLock()
         # Its processes end with it, and it with the interpreter.
         self._thread = Thread(target=self._work, name="quantkit instance", daemon=True)
@@ -75,8 +84,10 @@ class KeptInstance:
             if not self._loaded.done():
                 self._loaded.set_exception(error)
             else:
+                self._queue.leave(error)
                 message = f"an instance is given up, since it cannot be started again: {error}"
                 warnings.warn(message, InstanceWarning, stacklevel=1)
+                return
             self._queue.leave(error)
 
     def _keep(self) -> None:
@@ -118,16 +129,16 @@ class KeptInstance:
     def _serve(self, instance: Instance) -> bool:
         """Hand an instance batches until it is lost; False if there will be no more."""
         begun: deque[tuple[int, list[Piece]]] = deque()
-        slots = cycle(range(SLOTS))
+        reason = "it ended while it was idle"
         try:
             while instance.lives() or begun:
                 pieces = self._taken([piece for _, each in begun for piece in each], len(begun))
                 if pieces is None:
                     return False
                 if pieces:
-                    slot = next(slots)
-                    self._begin(instance, slot, pieces)
-                    begun.append((slot, pieces))
+                    slot = next(slot for slot in range(SLOTS) if all(slot != other for other, _ in begun))
+                    if self._begin(instance, slot, pieces):
+                        begun.append((slot, pieces))
                 elif begun:
                     self._finish(instance, *begun[0])
                     begun.popleft()
@@ -135,6 +146,10 @@ class KeptInstance:
             self._queue.put_back(chain.from_iterable(pieces for _, pieces in begun), error)
             if not isinstance(error, InstanceError):
                 raise
+            reason = str(error)
+        if not self._closed:
+            self.lost += 1
+            _LOG.warning("an instance is replaced: %s", reason)
         return True
 
     def _taken(self, begun: Sequence[Piece], batches: int) -> Optional[list[Piece]]:
@@ -145,16 +160,21 @@ class KeptInstance:
             return []
         return self._queue.take_ahead(self._launch.batch, self._launch.most)
 
-    def _begin(self, instance: Instance, slot: int, pieces: list[Piece]) -> None:
+    def _begin(self, instance: Instance, slot: int, pieces: list[Piece]) -> bool:
+        """Hand an instance a batch; whether that could be done."""
         place = 0
         try:
             for piece in pieces:
                 instance.put(slot, place, piece.data)
                 place += piece.size
             instance.begin(slot, place)
-        except Exception:  # whoever waits must not wait for ever, whatever it is
+        except InstanceError:
             self._queue.put_back(pieces)
             raise
+        except Exception as error:  # whoever waits must not wait for ever, whatever it is
+            self._queue.put_back(pieces, error)
+            return False
+        return True
 
     def _finish(self, instance: Instance, slot: int, pieces: list[Piece]) -> None:
         """Answer the pieces of a slot when they are computed."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Optional, Union
 
+from quantkit.backends.registry import DEPLOYED
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.deployment.deployment_file import Deployment, read_deployment
@@ -13,7 +16,7 @@ from quantkit.deployment.instances import Instances
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.streams import Streams
 from quantkit.deployment.watching.monitor import Monitor
-from quantkit.errors import UserError
+from quantkit.errors import EngineMissing, UserError
 from quantkit.files.bundles import MANIFEST, is_bundle
 
 
@@ -75,9 +78,26 @@ def load(
         read = read_bundle(directory)
         if deployment is not None and tuned is not None:
             tuned.check(read, Path(deployment))
+            _warn_if_updated(tuned, Path(deployment))
         return Predictor(read, allow_random_weights, engine, spread, reduced_decoding, monitor, workers)
 
     return reading_whole(directory, opened, Predictor.close)
+
+
+class DeploymentWarning(UserWarning):
+    """A deployment was measured with another version of its engine."""
+
+
+def _warn_if_updated(tuned: Deployment, file: Path) -> None:
+    engine = DEPLOYED[tuned.engine]
+    with suppress(EngineMissing):
+        if (installed := engine.installed_version()) != tuned.engine_version:
+            warnings.warn(
+                f"{file} was measured with {engine.title} {tuned.engine_version}, and {installed} is installed; tune "
+                "it again: quantkit tune BUNDLE --retune",
+                DeploymentWarning,
+                stacklevel=4,
+            )
 
 
 def _tuned(file: Path, *given: object) -> Deployment:

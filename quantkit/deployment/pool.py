@@ -87,7 +87,7 @@ class Pool:
 
     def status(self) -> RunnerStatus:
         """See ``Runner``."""
-        return self._requests.status()
+        return replace(self._requests.status(), lost=sum(member.lost for member in self._members))
 
     def close(self) -> None:
         """End the instances; requests that are not answered yet fail."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
@@ -15,16 +14,13 @@ from quantkit.data.folder import SUFFIXES, is_image
 from quantkit.data.sample_noun import sample_noun
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import DataError, UserError
-from quantkit.tasks.choose import judged_task, make_task, task_of
+from quantkit.tasks.choose import judged_task, task_of
 from quantkit.tasks.detections import Detections, above
 from quantkit.tasks.keypoints import Keypoints
-from quantkit.tasks.task import Task, TaskName
+from quantkit.tasks.task import TaskName
 
 Kind = Union[Literal["classification"], TaskName]
 """What is predicted of an image."""
-
-# Decoded photographs of so many files are held at once.
-_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +74,10 @@ def kind_of(predictor: Predictor, said: Optional[Kind] = None) -> Kind:
         return stated
     if predictor.manifest.class_scores:
         return "classification"
-    name = task_of(_shapes(predictor)) if task is None else None
+    name = task_of(predictor.output_shapes) if task is None else None
     if name is None:
         use = "" if task is None else f" (it is for {task})"
-        listed = ", ".join(map(str, _shapes(predictor)))
+        listed = ", ".join(map(str, predictor.output_shapes))
         raise UserError(
             f"{predictor.name} puts out {listed} for each image: neither classes, nor detections, nor a map of "
             f"classes{use}; call Predictor.predict() in Python"
@@ -121,34 +117,17 @@ def predictions(
         for file, best in zip(files, predictor.classify_stream(files, top)):
             yield FilePrediction(file, [{"class": name, "score": score} for name, score in best], None)
         return
-    rest = iter(files)
-    while chunk := list(islice(rest, _AT_ONCE)):
-        task: Task[Any, Any, Any] = make_task(
-            kind, _shapes(predictor), predictor.input_shape, predictor.name, predictor.labels
-        )
-        seen = _predicted(predictor, kind, chunk, max_overlap)
-        for file, prediction in zip(chunk, seen):
-            if isinstance(prediction, Detections):
-                prediction = above(prediction, least)
-                values = _objects(prediction, predictor.labels)
-            elif isinstance(prediction, Keypoints):
-                values = _joints(prediction)
-            else:
-                values = _shares(prediction, predictor.labels)[:top]
-            picture = task.draw(decode(file, str(file)), prediction) if pictures else None
-            yield FilePrediction(file, values, picture)
-
-
-def _predicted(
-    predictor: Predictor, kind: TaskName, files: Sequence[Path], max_overlap: Optional[float]
-) -> Sequence[Any]:
-    if kind == "detection":
-        return predictor.detect(files, max_overlap)
-    return predictor.segment(files) if kind == "segmentation" else predictor.pose(files)
-
-
-def _shapes(predictor: Predictor) -> tuple[tuple[int, ...], ...]:
-    return tuple(output.shape for output in predictor.manifest.outputs)
+    task = predictor.task(kind, max_overlap)
+    for file, prediction in zip(files, predictor.task_stream(kind, files, max_overlap)):
+        if isinstance(prediction, Detections):
+            prediction = above(prediction, least)
+            values = _objects(prediction, predictor.labels)
+        elif isinstance(prediction, Keypoints):
+            values = _joints(prediction)
+        else:
+            values = _shares(prediction, predictor.labels)[:top]
+        picture = task.draw(decode(file, str(file)), prediction) if pictures else None
+        yield FilePrediction(file, values, picture)
 
 
 def _objects(detections: Detections, labels: Sequence[str]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from quantkit.models.class_scores import is_row
 from quantkit.tasks.choose import make_task
 from quantkit.tasks.detections import Detections
 from quantkit.tasks.keypoints import Keypoints
-from quantkit.tasks.task import Task
+from quantkit.tasks.task import Task, TaskName
 from quantkit.units import counted
 
 # The outputs that detections are read from: classes, scores and boxes, or scores and boxes.
@@ -130,7 +130,7 @@ class Predictor:
         self.close()
 
     def close(self) -> None:
-        """End the instances, if there are any: their requests that are not answered yet fail, as do later ones.
+        """End instances and streams, if there are any: requests that are not answered yet fail, as do later ones.
 
         It also ends what a monitor watches and records.
         """
@@ -174,7 +174,11 @@ class Predictor:
     async def predict_async(self, images: Images, timeout: Optional[float] = None) -> np.ndarray:
         """What ``predict`` gives, while the event loop goes on.
 
-        Instances compute nothing of what is cancelled before they have begun with it.
+        All images are read first. Instances and streams compute nothing of what is cancelled before they have begun
+        with it.
+
+        Raises:
+            QuantkitError: as for ``predict``.
         """
         deadline = _deadline(timeout)
         batches = await asyncio.to_thread(list, self.batches(images))
@@ -190,11 +194,19 @@ class Predictor:
         return self._inputs.batches(images)
 
     async def outputs_async(self, batches: Sequence[np.ndarray], timeout: Optional[float] = None) -> list[np.ndarray]:
-        """All outputs of the network for what ``batches`` gives, while the event loop goes on."""
+        """All outputs of the network for what ``batches`` gives, while the event loop goes on.
+
+        Raises:
+            DataError: it is something else.
+            QuantkitError: as for ``predict``.
+        """
+        for batch in batches:
+            if batch.shape[1:] != self.input_shape or batch.dtype not in self._inputs.dtypes:
+                raise DataError(f"a batch is {batch.dtype} of shape {batch.shape}; give what batches() returns")
         self._check_process()
         runs = await self._runner.outputs_async(batches, _deadline(timeout))
         if not runs:
-            return [np.empty((0, *shape), np.float32) for shape in self._output_shapes]
+            return [np.empty((0, *shape), np.float32) for shape in self.output_shapes]
         return [self._read.finite(np.concatenate(parts), 0) for parts in zip(*runs)]
 
     def status(self) -> RunnerStatus:
@@ -217,7 +229,7 @@ class Predictor:
             The network's (first) output for each sequence, float32 (sequences, ...), and the states for the next call.
 
         Raises:
-            UserError: the network's states are not inputs, or it runs in instances.
+            UserError: the network's states are not inputs, or it runs in instances or streams.
             DataError: there are no sequences, a state is missing or of another shape; or as for ``predict``.
             EngineError, BundleError, ForkError: as for ``predict``.
         """
@@ -288,16 +300,7 @@ class Predictor:
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
-        task = make_task(
-            "detection",
-            self._output_shapes,
-            self.input_shape,
-            self.name,
-            self.labels,
-            box_corners=self._box_corners,
-            max_overlap=max_overlap,
-        )
-        return list(self._predictions(task, images))
+        return list(self.task_stream("detection", images, max_overlap))
 
     def segment(self, images: Images) -> list[np.ndarray]:
         """The class of each pixel of each image: int64 of shape (height, width), -1 where the network does not see it.
@@ -312,8 +315,7 @@ class Predictor:
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
-        task = make_task("segmentation", self._output_shapes, self.input_shape, self.name, self.labels)
-        return list(self._predictions(task, images))
+        return list(self.task_stream("segmentation", images))
 
     def pose(self, images: Images) -> list[Keypoints]:
         """The joints of the person in each image, in pixels of the image, with the largest value of each one's heatmap.
@@ -328,15 +330,31 @@ class Predictor:
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
-        task = make_task("pose", self._output_shapes, self.input_shape, self.name, self.labels)
-        return list(self._predictions(task, images))
+        return list(self.task_stream("pose", images))
 
     @property
-    def _output_shapes(self) -> tuple[tuple[int, ...], ...]:
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the network's outputs for one sample."""
         return tuple(output.shape for output in self.manifest.outputs)
 
-    def _predictions(self, task: Task[Any, Any, Any], images: Images) -> Iterator[Any]:
-        """What a task reads from the outputs for each image, in the image's own coordinates."""
+    def task(self, name: TaskName, max_overlap: Optional[float] = None) -> Task[Any, Any, Any]:
+        """What reads and draws the predictions of a task.
+
+        Raises:
+            UserError: the outputs are of another task, or see ``detect``.
+        """
+        corners, shape = self._box_corners, self.input_shape
+        return make_task(
+            name, self.output_shapes, shape, self.name, self.labels, box_corners=corners, max_overlap=max_overlap
+        )
+
+    def task_stream(self, name: TaskName, images: Images, max_overlap: Optional[float] = None) -> Iterator[Any]:
+        """What ``detect``, ``segment`` or ``pose`` gives, for one image after the other; images as for ``stream``.
+
+        Raises:
+            QuantkitError: as for these, when an image's turn comes.
+        """
+        task = self.task(name, max_overlap)
         inner = self.input_shape[1], self.input_shape[2]
         start, read = 0, _DETECTIONS_IN if task.name == "detection" else 1
         chunks: deque[list[NamedArray]] = deque()

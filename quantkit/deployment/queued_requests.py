@@ -11,8 +11,9 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.deployment.request_queue import Request, RequestQueue, closed
-from quantkit.deployment.runner import Outputs, RunnerStatus, overdue
+from quantkit.deployment.request import Request
+from quantkit.deployment.request_queue import RequestQueue
+from quantkit.deployment.runner import Outputs, RunnerStatus, closed, overdue
 
 # So many samples may wait for each that computes, or four of its batches if they are more.
 _WAITING = 64

@@ -15,7 +15,7 @@ from typing import Optional, Protocol
 import numpy as np
 
 from quantkit.deployment.network import RunningNetwork, Step
-from quantkit.errors import DeadlineExceeded
+from quantkit.errors import DeadlineExceeded, UserError
 from quantkit.lowering.input_quantizer import InputQuantizer
 
 Outputs = list[np.ndarray]
@@ -30,11 +30,13 @@ class RunnerStatus:
         waiting: the samples that no instance and no stream has begun with; 0 where there are none of these.
         batches: how many batches of each size were begun.
         failed: whether all later requests will fail.
+        lost: how many instances were lost, and replaced if that could be done.
     """
 
     waiting: int = 0
     batches: Mapping[int, int] = field(default_factory=dict)
     failed: bool = False
+    lost: int = 0
 
 
 class Runner(Protocol):
@@ -91,6 +93,7 @@ class Turns:
         """Take over a network that is loaded."""
         self._network, self._lock = network, Lock()
         self._batches: Counter[int] = Counter()
+        self._closed = False
         self.engine, self.quantizer = network.engine, network.quantizer
 
     def outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
@@ -121,10 +124,13 @@ class Turns:
         return RunnerStatus(batches=dict(self._batches))
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Refuse what comes later."""
+        self._closed = True
 
     @contextmanager
     def _turn(self, deadline: Optional[float]) -> Iterator[None]:
+        if self._closed:
+            raise closed()
         patience = -1.0 if deadline is None else deadline - time.monotonic()
         if (deadline is not None and patience <= 0) or not self._lock.acquire(timeout=patience):
             raise overdue()
@@ -132,6 +138,11 @@ class Turns:
             yield
         finally:
             self._lock.release()
+
+
+def closed() -> UserError:
+    """The error of requests to a predictor that was closed."""
+    return UserError("the predictor is closed; load the bundle again")
 
 
 def overdue() -> DeadlineExceeded:

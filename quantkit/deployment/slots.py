@@ -50,7 +50,11 @@ class Slots:
 def make_memory(batch: int, input_shape: Shape, output_shapes: Sequence[Shape]) -> int:
     """The descriptor of new memory for ``Slots``; pages that are never written to take no room."""
     descriptor = os.memfd_create("quantkit", os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, size_of(batch, input_shape, output_shapes))
+    try:
+        os.ftruncate(descriptor, size_of(batch, input_shape, output_shapes))
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

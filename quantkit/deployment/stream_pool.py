@@ -15,7 +15,8 @@ import numpy as np
 from quantkit.bundle.bundle import Bundle
 from quantkit.deployment.network import RunningNetwork, open_streams
 from quantkit.deployment.queued_requests import QueuedRequests
-from quantkit.deployment.request_queue import Piece, RequestQueue
+from quantkit.deployment.request import Piece
+from quantkit.deployment.request_queue import RequestQueue
 from quantkit.deployment.runner import Outputs, RunnerStatus
 from quantkit.deployment.streams import Streams
 

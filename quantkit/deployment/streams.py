@@ -40,14 +40,14 @@ class Streams:
             UserError: one cannot be used.
         """
         if self.number is not None:
-            whole_number("number", self.number, 1, 2)
-        whole_number("threads", self.threads, 1, 2)
-        whole_number("batch", self.batch, 1)
+            object.__setattr__(self, "number", whole_number("number", self.number, 1, 2))
+        object.__setattr__(self, "threads", whole_number("threads", self.threads, 1, 2))
+        object.__setattr__(self, "batch", whole_number("batch", self.batch, 1))
         if self.count * self.threads > _MOST:
             raise UserError(
                 f"{self.count} streams of {self.threads} threads are too many; give at most {_MOST} threads"
             )
-        seconds("window", self.window)
+        object.__setattr__(self, "window", seconds("window", self.window))
 
     @property
     def count(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.backends.registry import MXNET
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.deployment.deployment_file import Deployment, TunedBundle, deployment_text, this_host
 from quantkit.deployment.instances import Instances
@@ -45,7 +46,7 @@ def voc(tmp_path: Path) -> Path:
 def deployment(bundle: Bundle) -> Deployment:
     """In two instances here, with three threads that decode."""
     of = TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256)
-    return Deployment(of, this_host(), "mxnet", "1.9.1", Instances(2), workers=3)
+    return Deployment(of, this_host(), "mxnet", MXNET.installed_version(), Instances(2), workers=3)
 
 
 def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: Path) -> None:

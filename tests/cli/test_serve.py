@@ -12,6 +12,7 @@ from shutil import copytree
 
 import pytest
 
+from quantkit.backends.registry import MXNET
 from quantkit.bundle import Bundle, read_bundle, write_float_bundle
 from quantkit.deployment.deployment_file import Deployment, TunedBundle, deployment_text, this_host
 from quantkit.deployment.instances import Instances
@@ -84,13 +85,25 @@ def test_two_signals_end_it_at_once(net: Bundle, tmp_path: Path) -> None:
 def test_a_deployment_says_how_its_bundle_runs(net: Bundle, tmp_path: Path) -> None:
     file = tmp_path / "deployment.toml"
     of = TunedBundle(net.manifest.name, net.manifest.kind, net.sha256)
-    file.write_text(deployment_text(Deployment(of, this_host(), "mxnet", "1", Instances("2", batch=4))))
+    file.write_text(
+        deployment_text(Deployment(of, this_host(), "mxnet", MXNET.installed_version(), Instances("2", batch=4)))
+    )
     (tmp_path / "token").write_text(TOKEN)
     words = (f"net={net.directory}", "--deployment", file, "--token-file", "token")
     with begun(tmp_path, *words) as (process, said):
         assert len(descendants(process.pid)) >= 2
         assert ask(said["url"], "/v2/models/net").status == 401
         assert ask(said["url"], "/v2/models/net", Authorization=f"Bearer {TOKEN}").status == 200
+
+
+def test_what_a_deployment_says_cannot_be_asked_for_beside_it(run: Run, net: Bundle, tmp_path: Path) -> None:
+    of = TunedBundle(net.manifest.name, net.manifest.kind, net.sha256)
+    tuned = Deployment(of, this_host(), "mxnet", MXNET.installed_version(), None)
+    (tmp_path / "deployment.toml").write_text(deployment_text(tuned))
+    for option in (("--instances", "2"), ("--engine", "mxnet")):
+        result = run("serve", "--port", "0", net.directory, "--deployment", "deployment.toml", *option)
+        assert result.exit_code == 2
+        assert "each bundle has a deployment, which says engine and instances" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from quantkit.deployment.deployment_file import (
     this_host,
 )
 from quantkit.deployment.instances import Instances
-from quantkit.deployment.loading import load
+from quantkit.deployment.loading import DeploymentWarning, load
 from quantkit.deployment.runtime import Runtime
 from quantkit.deployment.streams import Streams
 from quantkit.errors import UserError
@@ -32,7 +32,7 @@ def tuned(bundle: Bundle) -> Deployment:
         TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256),
         this_host(),
         MXNET.name,
-        "1.9.1",
+        MXNET.installed_version(),
         Instances("1x1", batch=4, window=0.001, runtime=Runtime(blocktime=0)),
         3,
         {"goal": "throughput", "p99_ms": 15.0},
@@ -70,6 +70,12 @@ def test_a_bundle_runs_as_its_deployment_says(
         assert "instance" not in repr(predictor)
         np.testing.assert_allclose(predictor.predict(inputs), found, rtol=0, atol=1e-5)
         assert predictor._inputs.workers is None
+
+
+def test_an_engine_that_was_updated_is_told(directory: Path, file: Path, tuned: Deployment) -> None:
+    file.write_text(deployment_text(replace(tuned, spread=None, engine_version="0.1")))
+    with pytest.warns(DeploymentWarning, match=r"was measured with MXNet 0\.1, and .* is installed; tune it again"):
+        load(directory, deployment=file).close()
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from quantkit.deployment.instances import Instances
 from quantkit.deployment.kept_instance import InstanceWarning, KeptInstance
 from quantkit.deployment.loading import load
 from quantkit.deployment.predictor import Predictor
-from quantkit.deployment.request_queue import Piece
-from quantkit.errors import BundleError, DeadlineExceeded, InstanceError, UserError
+from quantkit.deployment.request import Piece
+from quantkit.errors import BundleError, DataError, DeadlineExceeded, InstanceError, UserError
 from quantkit.fusion.fused_model import FusedModel
 from tests.deployment.test_fork import in_a_fork
 
@@ -46,9 +46,21 @@ def test_what_cannot_be_handed_over_is_answered(predictor: Predictor, monkeypatc
     def failing(*given: object) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr(Instance, "put", failing)
-    with pytest.warns(InstanceWarning, match="broken"), pytest.raises(ValueError, match="broken"):
-        predictor.predict(np.zeros((1, *predictor.input_shape), np.float32), timeout=LIMIT)
+    images = np.zeros((1, *predictor.input_shape), np.float32)
+    with monkeypatch.context() as broken:
+        broken.setattr(Instance, "put", failing)
+        with pytest.raises(ValueError, match="broken"):
+            predictor.predict(images, timeout=LIMIT)
+    # It is no reason to give the instance up.
+    before = pids(predictor)
+    assert predictor.predict(images, timeout=LIMIT).shape[0] == 1
+    assert pids(predictor) == before and predictor.status().lost == 0
+
+
+def test_batches_that_are_no_input_are_refused(predictor: Predictor) -> None:
+    for wrong in (np.zeros((1, 3, 8, 8), np.float32), np.zeros((1, *predictor.input_shape), np.float64)):
+        with pytest.raises(DataError, match=r"give what batches\(\) returns"):
+            asyncio.run(predictor.outputs_async([wrong]))
 
 
 def pids(predictor: Predictor) -> list[int]:
@@ -136,9 +148,9 @@ def test_what_is_late_is_told_and_what_is_cancelled_is_not_computed(
     begun: list[int] = []
     begin = KeptInstance._begin
 
-    def recorded(kept: KeptInstance, instance: Instance, slot: int, pieces: list[Piece]) -> None:
+    def recorded(kept: KeptInstance, instance: Instance, slot: int, pieces: list[Piece]) -> bool:
         begun.extend(piece.size for piece in pieces)
-        begin(kept, instance, slot, pieces)
+        return begin(kept, instance, slot, pieces)
 
     monkeypatch.setattr(KeptInstance, "_begin", recorded)
     with pytest.raises(DeadlineExceeded, match="allow it more"):
@@ -171,12 +183,18 @@ def test_what_is_late_is_told_and_what_is_cancelled_is_not_computed(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_an_instance_that_is_killed_is_replaced(
-    predictor: Predictor, inputs: np.ndarray, expected: np.ndarray, number: signal.Signals
+    predictor: Predictor,
+    inputs: np.ndarray,
+    expected: np.ndarray,
+    number: signal.Signals,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (pid,) = pids(predictor)
     os.kill(pid, number)
     same(predictor.predict(inputs), expected)
     assert replaced(predictor, pid) != pid
+    assert predictor.status().lost == 1
+    assert [record.message.startswith("an instance is replaced: ") for record in caplog.records] == [True]
 
 
 def test_what_it_computes_at_that_moment_is_computed_again(

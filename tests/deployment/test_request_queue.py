@@ -9,7 +9,8 @@ from typing import Any, Optional
 import numpy as np
 import pytest
 
-from quantkit.deployment.request_queue import Piece, Request, RequestQueue
+from quantkit.deployment.request import Piece, Request
+from quantkit.deployment.request_queue import RequestQueue
 from quantkit.deployment.runner import RunnerStatus
 from quantkit.errors import DeadlineExceeded, EngineError
 

@@ -19,7 +19,7 @@ from quantkit.deployment import stream_pool
 from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
 from quantkit.deployment.predictor import Predictor
-from quantkit.deployment.request_queue import Piece
+from quantkit.deployment.request import Piece
 from quantkit.deployment.runner import RunnerStatus
 from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams

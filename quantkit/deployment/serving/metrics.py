@@ -69,10 +69,14 @@ class _Queues(Collector):
         waiting = GaugeMetricFamily(
             "quantkit_waiting_samples", "Samples that no instance or stream has begun with.", labels=_LABELS
         )
+        lost = CounterMetricFamily(
+            "quantkit_lost_instances", "Instances that were lost, and replaced if that could be done.", labels=_LABELS
+        )
         sizes = HistogramMetricFamily("quantkit_batch_size", "Samples that are run at once.", labels=_LABELS)
         for each in self._served:
             status = each.predictor.status()
             waiting.add_metric([each.name, each.version], status.waiting)
+            lost.add_metric([each.name, each.version], status.lost)
             counts = [
                 sum(count for size, count in status.batches.items() if low < size <= high)
                 for low, high in zip((0, *_SIZES), (*_SIZES, float("inf")))
@@ -80,8 +84,7 @@ class _Queues(Collector):
             names = [*(f"{size:.1f}" for size in _SIZES), "+Inf"]
             total = sum(size * count for size, count in status.batches.items())
             sizes.add_metric([each.name, each.version], list(zip(names, accumulate(counts))), total)
-        yield waiting
-        yield sizes
+        yield from (waiting, lost, sizes)
 
 
 class _Signals(Collector):

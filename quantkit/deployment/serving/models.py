@@ -102,16 +102,20 @@ def loaded_models(
         monitors: how bundles are watched, as far as they are.
 
     Raises:
-        UserError: two have one name and version, a deployment is of none of them, or see ``load``.
+        UserError: two have one name and version, a deployment is of none of them, each has one beside which an engine
+            or instances are given, or see ``load``.
         QuantkitError: see ``load``.
     """
     check_names(places)
     tuned = tuned_files(deployments)
+    hashes = {place: read_bundle(place.directory).sha256 if tuned else "" for place in places}
+    if all(each in tuned for each in hashes.values()) and (engine, instances) != (None, None):
+        raise UserError("each bundle has a deployment, which says engine and instances; leave these out")
     unused = set(tuned)
     models: dict[str, dict[str, Served]] = {}
     with ExitStack() as stack:
         for place in places:
-            bundle = read_bundle(place.directory).sha256 if tuned else ""
+            bundle = hashes[place]
             monitor = monitors.get(place, False)
             if (tuned_for := tuned.get(bundle)) is not None:
                 unused.discard(bundle)

@@ -21,6 +21,8 @@ from quantkit.deployment.serving.listener import BACKLOG, Listener
 from quantkit.deployment.serving.models import Models
 from quantkit.host.threads import worker_threads
 
+_LOG = logging.getLogger(__name__)
+
 # Seconds that requests in flight have when the server ends.
 _GRACE = 10
 
@@ -100,5 +102,8 @@ def _within_descriptors(limits: Limits) -> Limits:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        return replace(limits, connections=max(1, limits.connections - (wanted - soft)))
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        connections = max(1, (soft - _OTHER_DESCRIPTORS) // 2)
+        _LOG.warning("at most %d connections at a time, since this process may open %d files", connections, soft)
+        return replace(limits, connections=connections)
     return limits

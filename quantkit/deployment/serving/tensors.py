@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from math import prod
 from typing import Any, Union
 
@@ -22,6 +22,9 @@ _TYPES = {
 
 # Each element of type BYTES begins with its length in so many bytes.
 _LENGTH_BYTES = 4
+
+# Each takes some time in which nothing else runs; they are image files.
+_MOST_ELEMENTS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +72,16 @@ def tensor_of_bytes(name: str, datatype: str, shape: tuple[int, ...], content: b
         DataError: the bytes are not as many as the shape says, or are no elements.
     """
     if datatype == BYTES:
-        return Tensor(name, datatype, shape, _counted(name, shape, tuple(_elements(name, content))))
+        count = prod(shape)
+        if _LENGTH_BYTES * count > len(content):
+            raise DataError(
+                f"input {name!r} has shape {list(shape)} and {len(content) // _LENGTH_BYTES} values at most"
+            )
+        if count > _MOST_ELEMENTS:
+            raise DataError(f"input {name!r} has {count} elements; give at most {_MOST_ELEMENTS} in a request")
+        # One more shows that there are too many.
+        elements = tuple(islice(_elements(name, content), count + 1))
+        return Tensor(name, datatype, shape, _counted(name, shape, elements))
     dtype = _dtype(name, datatype)
     if len(content) % dtype.itemsize:
         raise DataError(f"the {len(content)} bytes of input {name!r} are no whole number of {datatype}")

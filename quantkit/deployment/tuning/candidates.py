@@ -33,6 +33,9 @@ _MOST_CALLERS = 16
 # Waiting for a full batch is tried for this share of the bound on the latency.
 _WINDOW = 0.1
 
+# Of a bundle's name in those of contestants.
+_LONGEST_LABEL = 60
+
 _BLOCKTIMES = (0, 1, 200)
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -43,7 +46,12 @@ def default(bundles: Sequence[Bundle]) -> Contestant:
 
 
 def _label(bundle: Bundle, bundles: Sequence[Bundle]) -> str:
-    return bundle.directory.resolve().name if len(bundles) > 1 else ""
+    """The name of a bundle's folder, with its number where another one has the same name; empty if it is alone."""
+    if len(bundles) == 1:
+        return ""
+    names = [each.directory.resolve().name[:_LONGEST_LABEL] for each in bundles]
+    place = next(place for place, each in enumerate(bundles) if each.directory == bundle.directory)
+    return names[place] if names.count(names[place]) == 1 else f"{names[place]} ({place + 1})"
 
 
 def structures(bundles: Sequence[Bundle], goal: TuningGoal) -> Iterator[Contestant]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Optional, Union
 from quantkit.backends.mxnet.subprocesses import environment
 from quantkit.backends.registry import DEPLOYED
 from quantkit.bundle.bundle import Bundle
+from quantkit.deployment.child_messages import LOADING_PATIENCE
 from quantkit.deployment.child_process import ChildProcess
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.streams import Streams
@@ -22,7 +23,6 @@ from quantkit.host.memory import memory_of
 OwnMode = Literal["default", "LATENCY", "THROUGHPUT"]
 """How an engine runs by itself: its default session, or OpenVINO's hints."""
 
-_LOADING_PATIENCE = 600.0
 # Seconds that a measurement may take beyond ten times what was asked for.
 _PATIENCE = 120.0
 
@@ -103,7 +103,7 @@ class Running:
             raise InstanceError("start", f"a process cannot be started: {error.strerror or error}") from error
         try:
             # How many requests it serves at a time.
-            self.parallel = int(self._process.answer(_LOADING_PATIENCE)["parallel"])
+            self.parallel = int(self._process.answer(LOADING_PATIENCE)["parallel"])
         except BaseException:
             self.close()
             raise
@@ -143,6 +143,40 @@ class Running:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Restarting:
+    """A contestant that runs, and is started again if its process is lost; use it as a context manager."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        """Start it; see ``Running``."""
+        self.contestant = contestant
+        self._running = Running(contestant)
+        self.parallel = self._running.parallel
+
+    def measure(self, load: Load, seconds: float) -> Point:
+        """See ``Running``.
+
+        Raises:
+            QuantkitError: a request fails.
+            InstanceError: the process ended or hangs, twice.
+        """
+        try:
+            return self._running.measure(load, seconds)
+        except InstanceError:
+            self._running.close()
+            self._running = Running(self.contestant)
+            return self._running.measure(load, seconds)
+
+    def memory(self) -> int:
+        """See ``Running``."""
+        return self._running.memory()
+
+    def __enter__(self) -> Restarting:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._running.close()
 
 
 def _settings(contestant: Contestant) -> Mapping[str, Any]:

@@ -28,7 +28,8 @@ from quantkit.benchmark.measuring.server import closed_loop
 from quantkit.benchmark.workers.worker import die_first
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.read import read_bundle
-from quantkit.deployment.inputs import InputReader
+from quantkit.deployment.child_messages import send, send_error
+from quantkit.deployment.inputs import LARGEST_BATCH, InputReader
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.network import open_network
 from quantkit.deployment.pool import Pool
@@ -40,7 +41,7 @@ from quantkit.deployment.streams import Streams
 from quantkit.deployment.tuning.arrivals import at_random
 from quantkit.deployment.tuning.own_session import own_session
 from quantkit.deployment.tuning.point import FILES
-from quantkit.errors import BundleError, QuantkitError
+from quantkit.errors import BundleError
 
 Callers = Callable[[np.ndarray, int], list[Serve]]
 """A function for each of so many callers, which sends a batch and returns when it is answered."""
@@ -79,9 +80,9 @@ def main(text: str) -> None:
             opened = _opened(bundle, settings)
             files = [] if settings.images is None else image_files([Path(settings.images)])
         except Exception as error:  # whatever it is, the parent must hear of it
-            _send(channel, error=_told(error))
+            send_error(channel, error)
             return
-        _send(channel, parallel=opened.parallel)
+        send(channel, parallel=opened.parallel)
         while True:
             asked = json.loads(channel.recv_bytes())
             try:
@@ -90,13 +91,17 @@ def main(text: str) -> None:
                 else:
                     answer = measure(opened.callers(_images(bundle, asked["batch"]), asked["callers"]), **asked)
             except Exception as error:  # see above
-                _send(channel, error=_told(error))
+                send_error(channel, error)
             else:
-                _send(channel, **answer)
+                send(channel, **answer)
 
 
 def measure(serve: list[Serve], batch: int, callers: int, rate: Optional[float], seconds: float) -> dict[str, float]:
-    """The fields of a ``Point``: what so many callers with requests of a batch are served in so many seconds."""
+    """The fields of a ``Point``: what so many callers with requests of a batch are served in so many seconds.
+
+    Raises:
+        QuantkitError: a request fails.
+    """
     closed_loop(serve, _WARM_UP * seconds)
     found = closed_loop(serve, seconds) if rate is None else at_random(serve, rate, seconds)
     # Idle threads of engines spin for a while, which would disturb whoever is measured next.
@@ -106,7 +111,12 @@ def measure(serve: list[Serve], batch: int, callers: int, rate: Optional[float],
 
 
 def decode(bundle: Bundle, runner: Runner, files: Sequence[Path], workers: int, seconds: float) -> dict[str, float]:
-    """The fields of a ``Point``: files are decoded again and again by so many threads, and run."""
+    """The fields of a ``Point``: files are decoded again and again by so many threads, and run.
+
+    Raises:
+        DataError: a file cannot be read.
+        QuantkitError: the network cannot be run.
+    """
     reader = InputReader(bundle.manifest.input.shape, bundle.preparation, quantizer=runner.quantizer, workers=workers)
     ended = Event()
     outputs = iter(runner.outputs(reader.batches(takewhile(lambda _: not ended.is_set(), cycle(files)))))
@@ -141,7 +151,8 @@ def _opened(bundle: Bundle, settings: Settings) -> _Opened:
         runner = Turns(open_network(bundle, settings.engine))
 
     def serve(data: np.ndarray) -> object:
-        return [*runner.outputs([data])]
+        # In batches as predictors hand them over.
+        return [*runner.outputs(data[start : start + LARGEST_BATCH] for start in range(0, len(data), LARGEST_BATCH))]
 
     parallel = max(1, runner.instances, runner.streams)
     return _Opened(lambda data, number: [lambda: serve(data)] * number, parallel, runner)
@@ -151,16 +162,6 @@ def _images(bundle: Bundle, number: int) -> np.ndarray:
     """Preprocessed samples: the bundle's stored one, again and again."""
     sample = bundle.sample.input
     return np.ascontiguousarray(np.resize(sample, (number, *sample.shape[1:])), np.float32)
-
-
-def _told(error: Exception) -> list[str]:
-    if isinstance(error, QuantkitError):
-        return [type(error).__name__, str(error)]
-    return ["EngineError", f"{type(error).__name__}: {error}"]
-
-
-def _send(channel: Connection, **message: Any) -> None:
-    channel.send_bytes(json.dumps(message).encode())
 
 
 if __name__ == "__main__":

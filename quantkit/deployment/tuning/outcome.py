@@ -6,7 +6,7 @@ from typing import Any
 
 from quantkit.backends.registry import DEPLOYED
 from quantkit.benchmark.results.statistics import Ratio
-from quantkit.deployment.deployment_file import Deployment, TunedBundle, TunedHost
+from quantkit.deployment.deployment_file import LONGEST, Deployment, TunedBundle, TunedHost
 from quantkit.deployment.tuning.point import Point
 from quantkit.deployment.tuning.tuned import Finalist, Trial, Tuned
 
@@ -14,12 +14,16 @@ MEGABYTE = 10**6
 
 
 def deployment_of(tuned: Tuned, host: TunedHost) -> Deployment:
-    """The winner as a deployment on the host that it was measured on."""
+    """The winner as a deployment on the host that it was measured on.
+
+    Raises:
+        EngineMissing: its engine is not installed any more.
+    """
     winner, bundle = tuned.winner.contestant, tuned.winner.contestant.bundle
     files = {f"files_per_second_{each.workers}_workers": round(each.rate, 3) for each in tuned.decoded}
     over = {other.contestant.name: _three(tuned.over(other)) for other in tuned.finalists if other is not tuned.winner}
     return Deployment(
-        TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256),
+        TunedBundle(bundle.manifest.name[:LONGEST], bundle.manifest.kind, bundle.sha256),
         host,
         winner.engine,
         DEPLOYED[winner.engine].installed_version(),

@@ -1,9 +1,11 @@
-"""One measurement: callers that each send a request as soon as their last one is answered."""
+"""One measurement: under which load, and what came out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Optional
+
+from quantkit.deployment.inputs import LARGEST_BATCH
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Load:
         return f"{images} at a time" if self.callers == 1 else f"{images} from each of {self.callers} callers"
 
 
-FILES = Load(16, 1)
+FILES = Load(LARGEST_BATCH, 1)
 """Image files in batches, one after the other."""
 
 

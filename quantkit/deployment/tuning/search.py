@@ -20,7 +20,7 @@ from quantkit.bundle.bundle import Bundle
 from quantkit.deployment.deployment_file import this_host
 from quantkit.deployment.network import usable_engines
 from quantkit.deployment.tuning.candidates import default, loads, own, structures, variants
-from quantkit.deployment.tuning.contestant import Contestant, Running
+from quantkit.deployment.tuning.contestant import Contestant, Restarting, Running
 from quantkit.deployment.tuning.decoding import check_images, decoded
 from quantkit.deployment.tuning.goal import TuningGoal
 from quantkit.deployment.tuning.point import Load, Point
@@ -80,13 +80,14 @@ def tune(
             None: that is not measured.
 
     Raises:
-        UserError: nothing keeps the bounds of the goal, the time is too short for its rate, or a bundle does not say
-            how image files become its network's input.
+        UserError: the bundles are not of one network, nothing keeps the bounds of the goal, the time is too short for
+            its rate, or a bundle does not say how image files become its network's input.
         DataError: there are no images.
         EngineMissing: no engine for the first bundle is installed.
         ExtraMissing: SciPy is not installed.
         QuantkitError: the default cannot run, or what was tried cannot be kept.
     """
+    _check_alike(bundles)
     begun, seconds = clock(), 60 * minutes
     turn = short = min(_LONGEST, max(_SHORTEST, _SHARE * seconds))
     if goal.rate is not None:
@@ -108,7 +109,7 @@ def tune(
         return clock() - begun < share * seconds
 
     usual = default(bundles)
-    with Running(usual) as running:
+    with Restarting(usual) as running:
         search.begin(running)
         search.structures(bundles, running, lambda: left(_STRUCTURES))
     search.halve()
@@ -118,6 +119,17 @@ def tune(
         tuned = search.with_decoding(tuned, Path(images), _LAST * short, lambda: left(1.0))
     journal.path.unlink(missing_ok=True)
     return tuned
+
+
+def _check_alike(bundles: Sequence[Bundle]) -> None:
+    """Check that bundles are forms of one network."""
+    first, *others = (each.manifest for each in bundles)
+    for bundle, other in zip(bundles[1:], others):
+        if (other.input, other.source.sha256) != (first.input, first.source.sha256):
+            raise UserError(
+                f"{bundle.directory} is of another network than {bundles[0].directory}: its input or its weights "
+                "differ; tune each network by itself"
+            )
 
 
 def _journal(bundles: Sequence[Bundle], goal: TuningGoal, turn: float, again: bool) -> Journal:
@@ -151,7 +163,7 @@ class _Search:
         # Scores over those of the default at the same time.
         self._ranks: dict[Contestant, float] = {}
 
-    def begin(self, usual: Running) -> None:
+    def begin(self, usual: Restarting) -> None:
         """Measure the default, with which everything is compared."""
         points, memory = self._explored(usual), usual.memory()
         self._trials.append(Trial(usual.contestant, points, memory, self._excess(memory)))
@@ -159,7 +171,7 @@ class _Search:
             self._ranks[usual.contestant] = 1.0
         self._tell(self._line(self._trials[0]))
 
-    def structures(self, bundles: Sequence[Bundle], usual: Running, more: Callable[[], bool]) -> None:
+    def structures(self, bundles: Sequence[Bundle], usual: Restarting, more: Callable[[], bool]) -> None:
         """Try every engine and placement, each followed by a measurement of the default."""
         for contestant in structures(bundles, self._goal):
             if contestant.key == usual.contestant.key:
@@ -259,7 +271,7 @@ class _Search:
     def _leader(self) -> Contestant:
         return max(self._ranks, key=self._ranks.__getitem__)
 
-    def _tried(self, contestant: Contestant, usual: Optional[Running] = None) -> tuple[Trial, float]:
+    def _tried(self, contestant: Contestant, usual: Optional[Restarting] = None) -> tuple[Trial, float]:
         """What is measured of a contestant, or was before this was interrupted; and of the default right after it."""
         try:
             known = self._journal.recall([contestant.key], lambda: self._measured(contestant, usual))
@@ -273,7 +285,7 @@ class _Search:
         self._tell(self._line(trial))
         return trial, known["beside"]
 
-    def _measured(self, contestant: Contestant, usual: Optional[Running]) -> dict[str, Any]:
+    def _measured(self, contestant: Contestant, usual: Optional[Restarting]) -> dict[str, Any]:
         points: tuple[Point, ...] = ()
         memory, problem = 0, ""
         try:
@@ -285,10 +297,13 @@ class _Search:
             problem = str(error)
         beside = 1.0
         if usual is not None:
-            beside = self._goal.speed(usual.measure(self._load(usual.contestant), self._turn))
+            try:
+                beside = self._goal.speed(usual.measure(self._load(usual.contestant), self._turn))
+            except InstanceError as error:
+                raise QuantkitError(f"the default, {usual.contestant.name}, does not run any more: {error}") from error
         return {"points": [asdict(each) for each in points], "memory": memory, "problem": problem, "beside": beside}
 
-    def _explored(self, running: Running) -> tuple[Point, ...]:
+    def _explored(self, running: Union[Running, Restarting]) -> tuple[Point, ...]:
         """Measurements under all loads that can be the best."""
         points: list[Point] = []
         for group in loads(running.contestant, self._goal, running.parallel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
 from typing import Optional
@@ -45,7 +44,6 @@ def _shell(variables: dict[str, str], placement: Placement) -> str:
 
 def systemd_lines(winner: Finalist, folder: Path) -> tuple[str, ...]:
     """A unit for a program that loads the deployment."""
-    cpus = sorted({cpu for each in _placements(winner) for cpu in each.cpus or ()})
     return (
         "[Unit]",
         f"Description=quantkit: {winner.contestant.bundle.manifest.name}",
@@ -53,7 +51,6 @@ def systemd_lines(winner: Finalist, folder: Path) -> tuple[str, ...]:
         "[Service]",
         f"WorkingDirectory={folder.absolute().parent}",
         "ExecStart=/usr/bin/env python3 your_program.py",
-        *([f"CPUAffinity={' '.join(map(str, cpus))}"] if cpus else []),
         f"MemoryMax={_memory(winner)}G",
         "Restart=on-failure",
         "KillMode=control-group",
@@ -74,12 +71,6 @@ def kubernetes_lines(winner: Finalist, cores: int) -> tuple[str, ...]:
         f'  requests: {{cpu: "{cores}", memory: "{memory}"}}',
         f'  limits: {{cpu: "{cores}", memory: "{memory}"}}',
     )
-
-
-def _placements(winner: Finalist) -> Iterator[Placement]:
-    spread = winner.contestant.spread
-    if isinstance(spread, Instances):
-        yield from spread.placements()
 
 
 def _memory(winner: Finalist) -> int:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import os
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,8 +25,8 @@ _LOG = logging.getLogger(__name__)
 # Events that wait for a slow disk, and seconds that the end of a deployment waits for it.
 _MOST_WAITING, _PATIENCE = 1000, 5.0
 
-# More than the first event of any network.
-_LONGEST_FIRST = MEBIBYTE // 4
+LONGEST_LINE = MEBIBYTE // 4
+"""More bytes than an event of any network has."""
 
 
 class EventLog:
@@ -46,6 +47,7 @@ class EventLog:
         except OSError as error:
             raise UserError(f"cannot write events to {path}: {error.strerror or error}; choose another file") from error
         self._waiting: SimpleQueue[Optional[Event]] = SimpleQueue()
+        self._is_late = False
         self._thread = Thread(target=_write_all, args=(self._waiting, self._file), name="quantkit events", daemon=True)
         try:
             self._thread.start()
@@ -55,8 +57,13 @@ class EventLog:
 
     def write(self, event: Event) -> None:
         """Have an event appended; where too many wait, it is lost."""
-        if self._waiting.qsize() < _MOST_WAITING:
+        waiting = self._waiting.qsize()
+        if waiting < _MOST_WAITING:
             self._waiting.put(event)
+            self._is_late = self._is_late and waiting > 0
+        elif not self._is_late:
+            self._is_late = True
+            _LOG.error("events are lost, since %s is slow", self._file.path)
 
     def close(self) -> None:
         """Wait for the last events to be written, but not for long."""
@@ -68,16 +75,16 @@ class EventLog:
 
 def _write_all(waiting: SimpleQueue[Optional[Event]], file: _EventFile) -> None:
     lost = False
-    while (event := waiting.get()) is not None:
-        try:
-            file.append(event)
-        except OSError as error:
-            if not lost:
-                _LOG.error("events are lost, since %s cannot be written: %s", file.path, error.strerror or error)
-            lost = True
-        else:
-            lost = False
-    file.close()
+    with closing(file):
+        while (event := waiting.get()) is not None:
+            try:
+                file.append(event)
+            except OSError as error:
+                if not lost:
+                    _LOG.error("events are lost, since %s cannot be written: %s", file.path, error.strerror or error)
+                lost = True
+            else:
+                lost = False
 
 
 class _EventFile:
@@ -120,7 +127,7 @@ class _EventFile:
         file = os.open(self.path, flags, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            start = os.pread(file, _LONGEST_FIRST, 0)
+            start = os.pread(file, LONGEST_LINE, 0)
             if start and not _is_started(start.partition(b"\n")[0]):
                 raise OSError("it holds something else")
         except BlockingIOError:

@@ -9,17 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
-from quantkit.deployment.watching.event_log import LARGEST
+from quantkit.deployment.watching.event_log import LARGEST, LONGEST_LINE
 from quantkit.deployment.watching.events import Changed, Ended, Event, Figures, Started
 from quantkit.deployment.watching.shadow import ShadowStatus
 from quantkit.errors import DataError
-from quantkit.files.text import MEBIBYTE, read_bytes
+from quantkit.files.text import read_bytes
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _LARGEST_FILE = 2 * LARGEST
-_LONGEST_LINE = MEBIBYTE // 4
 
 # Damage is rare: a full disk, a power failure.
 _MOST_DAMAGED = 1000
@@ -119,7 +118,7 @@ class _Run:
 
 def _event(line: bytes) -> Optional[Event]:
     """The event of a line; None if it is damaged."""
-    if len(line) > _LONGEST_LINE:
+    if len(line) > LONGEST_LINE:
         return None
     try:
         event = _schema().validate_json(line)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.deployment.serving import server
 from quantkit.deployment.serving.limits import Limits
 from quantkit.deployment.serving.listener import Address
 from quantkit.deployment.serving.models import Models
@@ -28,6 +29,19 @@ def closed(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except ConnectionError:
         return True
+
+
+@pytest.mark.parametrize(("hard", "connections"), [(1024, 384), (100, 1), (10_000, 1024)])
+def test_no_more_connections_than_files_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hard: int, connections: int
+) -> None:
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(server.resource, "getrlimit", lambda kind: (min(256, hard), hard))
+    monkeypatch.setattr(server.resource, "setrlimit", lambda kind, limits: raised.append(limits))
+    assert server._within_descriptors(Limits()).connections == connections
+    # For each connection two, and 256 for the rest.
+    assert raised == [(min(hard, 2304), hard)]
+    assert [record.message.startswith("at most") for record in caplog.records] == [True] * (connections < 1024)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v2 HTTP/1.1\r\nHost: x\r\n"])

@@ -45,6 +45,17 @@ def test_large_requests_are_refused(served: Serve) -> None:
         assert b" 413 " in connection.recv(100)
 
 
+@pytest.mark.parametrize("shape", [[100], [1, 100]])
+def test_files_count_one_by_one_whatever_their_shape(served: Serve, shape: list[int]) -> None:
+    small = served(Limits(body=50_000, memory=600_000))
+    body, length = of_files(*[file_of(np.zeros((32, 32, 3), np.uint8))] * 100)
+    document = json.loads(body[: int(length)])
+    document["inputs"][0]["shape"] = shape
+    text = json.dumps(document).encode()
+    answer = ask(small, INFER, text + body[int(length) :], **{JSON_LENGTH: str(len(text))})
+    assert (answer.status, answer.error) == (413, "the request takes too much memory; send fewer samples at a time")
+
+
 def test_requests_beyond_the_most_are_refused(served: Serve, held: Held) -> None:
     busy = served(Limits(requests=1))
     with ThreadPoolExecutor(1) as executor:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import quantkit
+from quantkit.backends.registry import MXNET
 from quantkit.bundle import Bundle, read_bundle, write_float_bundle
 from quantkit.deployment.deployment_file import Deployment, TunedBundle, deployment_text, this_host
 from quantkit.deployment.instances import Instances
@@ -108,7 +109,9 @@ def test_the_threads_that_ray_asks_for_are_not_the_users(bundle: Bundle, monkeyp
 
 def test_bundles_without_a_deployment_have_their_instances(bundle: Bundle, digits_onnx: Path, tmp_path: Path) -> None:
     own, host = TunedBundle(bundle.manifest.name, bundle.manifest.kind, bundle.sha256), this_host()
-    tuned = Deployment(own, host, "mxnet", "1.9.1", Instances("1x1"), None, {"goal": "throughput"}, {})
+    tuned = Deployment(
+        own, host, "mxnet", MXNET.installed_version(), Instances("1x1"), None, {"goal": "throughput"}, {}
+    )
     (tmp_path / "deployment.toml").write_text(deployment_text(tuned))
     bundles = [f"one={bundle.directory}", f"two={digits_onnx}"]
     arguments = arguments_of(bundle, bundles=bundles, instances="2x1", deployments=tmp_path / "deployment.toml")

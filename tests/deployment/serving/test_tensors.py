@@ -66,8 +66,10 @@ def test_what_a_list_does_not_hold(datatype: str, shape: tuple[int, ...], elemen
         ("FP32", (1,), b"abc", "the 3 bytes of input 'x' are no whole number of FP32"),
         ("FP32", (2,), b"abcd", r"'x' has shape \[2\] and 1 values"),
         (BYTES, (1,), b"\5\0\0\0abcd", "an element of input 'x' ends beyond its bytes"),
-        (BYTES, (1,), b"\5\0", "an element of input 'x' ends beyond its bytes"),
+        (BYTES, (1,), b"\5\0", r"'x' has shape \[1\] and 0 values"),
         (BYTES, (2,), b"\0\0\0\0", r"'x' has shape \[2\] and 1 values"),
+        (BYTES, (1,), bytes(40), r"'x' has shape \[1\] and 2 values"),
+        (BYTES, (70_000,), bytes(280_000), "has 70000 elements; give at most 65536"),
     ],
 )
 def test_what_bytes_do_not_hold(datatype: str, shape: tuple[int, ...], content: bytes, message: str) -> None:

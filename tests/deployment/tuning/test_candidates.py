@@ -65,6 +65,10 @@ def test_bundles_and_engines_alternate(bundle: Bundle, monkeypatch: pytest.Monke
     ]
     assert {each.label for each in structures([bundle], TuningGoal())} == {""}
     assert candidates.default([bundle, other]).name == "fp32: MXNet, in one process"
+    alike = replace(bundle, directory=bundle.directory / "other" / "fp32")
+    assert candidates.default([alike, bundle]).label == "fp32 (1)"
+    long = replace(bundle, directory=bundle.directory / ("n" * 200))
+    assert candidates.default([long, bundle]).label == "n" * 60
 
 
 def test_loads(bundle: Bundle) -> None:

@@ -68,6 +68,9 @@ class Running:
     def memory(self) -> int:
         return self.machine.memory(self.contestant)
 
+    def close(self) -> None:
+        pass
+
     def __enter__(self) -> Running:
         return self
 
@@ -291,6 +294,33 @@ def test_a_default_that_fails_is_told(on: Any, bundle: Bundle) -> None:
     machine.speed = failing(machine, "mxnet", after=4)
     with pytest.raises(QuantkitError, match="MXNet, in one process does not run: it ended"):
         tuned(bundle)
+
+
+def test_a_default_that_is_lost_is_started_again(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    lost: list[int] = []
+
+    def speed(contestant: Contestant, load: Load) -> float:
+        # Right after the other one was measured for the first time.
+        if contestant.engine == "mxnet" and len(machine.started) == 2 and not lost:
+            lost.append(1)
+            raise InstanceError("killed", "it was killed")
+        return by_engine(100, 150)(contestant, load)
+
+    machine.speed = speed
+    found = tuned(bundle)
+    assert lost and found.winner.contestant.engine == "openvino"
+    assert not any(trial.problem for trial in found.trials)
+    assert [each.engine for each in machine.started[:3]] == ["mxnet", "openvino", "mxnet"]
+
+
+def test_bundles_are_of_one_network(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    source = replace(bundle.manifest.source, sha256="0" * 64)
+    other = replace(bundle, manifest=replace(bundle.manifest, source=source))
+    with pytest.raises(UserError, match="is of another network than"):
+        tune([bundle, other], THROUGHPUT, 0.001)
+    assert not machine.started
 
 
 def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle, tmp_path: Path) -> None:

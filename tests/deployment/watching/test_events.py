@@ -43,6 +43,27 @@ def test_what_is_written_is_read(events: Path) -> None:
     assert run.drifting == {}
 
 
+def test_events_that_a_slow_disk_makes_wait_are_lost_and_told_once(
+    events: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 2)
+    going_on = threading.Event()
+    append = _EventFile.append
+
+    def slow(file: _EventFile, event: Event) -> None:
+        going_on.wait(60)
+        append(file, event)
+
+    monkeypatch.setattr(_EventFile, "append", slow)
+    log = EventLog(events, STARTED)
+    for _ in range(10):
+        log.write(DRIFT)
+    going_on.set()
+    log.close()
+    assert len(read_events(events).runs[0].changes) in (2, 3)
+    assert [record.message for record in caplog.records] == [f"events are lost, since {events} is slow"]
+
+
 def test_runs_follow_one_another(events: Path) -> None:
     written(events, DRIFT, Ended(TIME))
     written(events, FIGURES, DRIFT)
