@@ -81,14 +81,13 @@ class KeptInstance:
         try:
             self._keep()
         except Exception as error:  # whatever it is, callers must hear of it
+            # First, since a warning may be an error.
+            self._queue.leave(error)
             if not self._loaded.done():
                 self._loaded.set_exception(error)
             else:
-                self._queue.leave(error)
                 message = f"an instance is given up, since it cannot be started again: {error}"
                 warnings.warn(message, InstanceWarning, stacklevel=1)
-                return
-            self._queue.leave(error)
 
     def _keep(self) -> None:
         """Replace the process whenever it is lost, until there is no more to do.

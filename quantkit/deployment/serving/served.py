@@ -76,7 +76,7 @@ class Served:
         for tensor in tensors:
             if not tensor.shape:
                 raise DataError(f"input {tensor.name!r} has no batch axis")
-        values = _samples(tensors) * sum(self._listed(request))
+        values = _sample_count(tensors) * sum(self._listed(request))
         if values > _MOST_LISTED:
             raise DataError(
                 f"the answer would list {values} values, and this server lists {_MOST_LISTED}; ask for the outputs as "
@@ -103,7 +103,7 @@ class Served:
     def size(self, tensors: Sequence[Tensor]) -> int:
         """The bytes of what the network reads and puts out for the samples of a request, float32."""
         shapes = [self.predictor.input_shape, *(output.shape for output in self.predictor.manifest.outputs)]
-        return 4 * _samples(tensors) * sum(map(prod, shapes))
+        return 4 * _sample_count(tensors) * sum(map(prod, shapes))
 
     def takes_as_it_is(self, tensors: Sequence[Tensor]) -> bool:
         """Whether tensors hold what the network reads, so that nothing is to be decoded or scaled."""
@@ -201,7 +201,7 @@ class Served:
         return isinstance(self.predictor.preprocess, Preprocess)
 
 
-def _samples(tensors: Sequence[Tensor]) -> int:
+def _sample_count(tensors: Sequence[Tensor]) -> int:
     """How many samples a request has; each element of type BYTES is an image file, whatever the tensor's shape."""
     first = tensors[0]
     return prod(first.shape) if first.datatype == BYTES else first.shape[0]
