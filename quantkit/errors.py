@@ -69,6 +69,10 @@ class ForkError(EngineError):
     """An engine or a network was loaded before this process was forked, and does not work in it."""
 
 
+class TrainingError(QuantkitError):
+    """A training diverges, or loses what it runs on."""
+
+
 class DeadlineExceeded(QuantkitError):
     """A request was not answered in the time that its caller allowed."""
 

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from quantkit.host.children import descendants
 
 _USE = """
 import sys
@@ -42,3 +44,13 @@ def another_uses(path: Path) -> Iterator[None]:
     finally:
         process.kill()
         process.communicate()
+
+
+def started_by_this() -> list[tuple[int, str]]:
+    """The processes that this one has started, directly or not, with their command lines; those that ended are not."""
+    found = []
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            if command := Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append((pid, command.replace(b"\0", b" ").decode(errors="replace")))
+    return found

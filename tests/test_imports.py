@@ -16,7 +16,7 @@ PACKAGE = Path(quantkit.__file__).parent
 # other in one direction, and so do the files of a package.
 LAYERS = (
     "__main__ cli",
-    "__init__ api benchmark cluster deployment diagnosis report stages",
+    "__init__ api benchmark cluster deployment diagnosis report stages training",
     "bundle evaluation mixed_precision tasks",
     "calibration drift fusion lowering quantization",
     "backends models",

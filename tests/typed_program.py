@@ -155,6 +155,17 @@ def with_a_bundle(bundle: Path) -> None:
     quantkit.export_onnx(bundle, bundle / "net.onnx", reduce_range=reduced, lstm=lstm)
 
 
+def training(out: Path) -> None:
+    config = quantkit.TrainingConfig(epochs=2, optimizer="adam", augmentation=quantkit.Augmentation(flip=False))
+    told: list[quantkit.Epoch] = []
+    model = quantkit.load_model("mobilenet0.25")
+    trained = quantkit.finetune(model, "train.rec", "val.rec", classes=5, config=config, told=told.append)
+    assert_type(trained, quantkit.FineTuned)
+    assert_type(trained.model, quantkit.Model)
+    assert_type(trained.epochs[0].validated, Optional[quantkit.Validated])
+    assert_type(quantkit.save_trained(trained, out, "mine"), Path)
+
+
 def of_any_form(networks: list[quantkit.Evaluated]) -> list[quantkit.Evaluation]:
     return [quantkit.evaluate(network, "photos:test") for network in networks]
 

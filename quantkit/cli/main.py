@@ -50,6 +50,7 @@ _ALLOCATION = ("Failed to allocate", "bad_alloc")
 # on demand.
 _VERBS = {
     "quantize": "Quantize a network to INT8 and write a bundle.",
+    "finetune": "Train a network on your own classes.",
     "evaluate": "Measure accuracy, and agreement with a reference.",
     "analyze": "Say why an INT8 network differs from FP32, layer by layer.",
     "explain": "Say what became of each operator, and why.",

@@ -66,6 +66,22 @@ def folder_entries(path: Path, split: str | None = None) -> list[Entry]:
     return entries
 
 
+def class_names(spec: str) -> tuple[str, ...]:
+    """The names of the classes in the order of their labels, if ``spec`` is a folder with a folder per class.
+
+    Empty where it is something else, or the folders are called by numbers.
+    """
+    path = Path(spec)
+    if not path.is_dir() or (path / "labels.csv").is_file() or _images(path):
+        return ()
+    names = _class_folders(path)
+    return () if any(isinstance(_number(name), int) for name in names) else tuple(names)
+
+
+def _class_folders(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
 def _listed(table: Path, split: str | None) -> list[Entry]:
     """The entries of ``labels.csv``."""
     try:
@@ -119,7 +135,7 @@ def _number(text: str) -> int | str:
 def _by_class(path: Path) -> list[Entry]:
     """The entries of a folder without ``labels.csv``."""
     flat = _images(path)
-    folders = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    folders = _class_folders(path)
     classes = {name: _images(path / name) for name in folders}
     if flat and any(classes.values()):
         raise DataError(f"{path} holds images and folders of images; give one of them, or a labels.csv")

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any
 
 from quantkit.backends.mxnet.subprocesses import module_command
@@ -65,6 +66,11 @@ class ChildProcess:
         """Its number."""
         return self._process.pid
 
+    @property
+    def channel(self) -> Connection:
+        """The channel, to wait for several processes at once."""
+        return self._channel
+
     def send(self, message: Any) -> None:
         """Send a message.
 
@@ -74,7 +80,7 @@ class ChildProcess:
         try:
             self._channel.send_bytes(json.dumps(message).encode())
         except OSError as error:
-            raise self._gone() from error
+            raise self.gone() from error
 
     def answer(self, patience: float) -> dict[str, Any]:
         """The next message, for which this waits ``patience`` seconds.
@@ -87,13 +93,13 @@ class ChildProcess:
         try:
             while not self._channel.poll(_LOOK_EVERY):
                 if not self.lives():
-                    raise self._gone()
+                    raise self.gone()
                 if time.monotonic() > deadline:
                     self._process.kill()
                     raise InstanceError("hung", f"{self._noun} gave no answer for {patience:.0f} s")
             answer: dict[str, Any] = json.loads(self._channel.recv_bytes())
         except (EOFError, OSError) as error:
-            raise self._gone() from error
+            raise self.gone() from error
         if "error" in answer:
             kind, message = answer["error"]
             raise error_of(kind, message, EngineError)
@@ -113,7 +119,8 @@ class ChildProcess:
         self._process.wait()
         self._channel.close()
 
-    def _gone(self) -> InstanceError:
+    def gone(self) -> InstanceError:
+        """How it ended, which it has, or has now."""
         self._process.kill()
         code = self._process.wait()
         how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"

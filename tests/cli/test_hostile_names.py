@@ -50,6 +50,7 @@ std = [0.5, 0.5, 0.5]
 CARD, DATA, BUNDLE = f"{FILE}.toml", f"{FILE}.npz", f"{FILE}-bundle"
 
 OF_A_NETWORK = {
+    "finetune": [CARD, "--train", DATA, "--out", f"{FILE}-tuned", "--epochs", 1, "--batch-size", 8],
     "calibrate": [CARD, "--calib-data", DATA, "--out", f"{FILE}.json"],
     "fuse": [CARD, "--calib-data", DATA, "--out", f"{FILE}-fused", "--no-latency"],
 }

@@ -182,6 +182,7 @@ VERBS = {
     ],
     "making": [
         ["quantize", *CALIBRATED, "--format", "mxnet,onnx", "--preset", "none", "--no-latency", "--out", "again"],
+        ["finetune", "tiny.toml", "--train", "samples.npz", "--epochs", 1, "--batch-size", 8, "--out", "tuned"],
         ["fuse", "tiny.toml", "--calib-data", "samples.npz", "--out", "fused", "--no-latency"],
         ["calibrate", *CALIBRATED, "--out", "table.json"],
         ["pack", "images", "--out", "shards"],

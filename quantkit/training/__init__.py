@@ -1,0 +1,1 @@
+"""Training: fine-tuning a network to new classes before it is quantized."""

@@ -1,0 +1,130 @@
+"""Augmentation: each image varied a little, differently in each epoch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quantkit.data.preprocess import Preprocess, full_size, input_pixels, normalized
+from quantkit.data.samples import Sample
+from quantkit.errors import UserError
+from quantkit.kinds import number
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Szegedy et al. 2015 draw the ratio of width and height from this range, uniformly in its logarithm.
+_RATIOS = (3 / 4, 4 / 3)
+
+# So often a part of the wanted area and ratio is drawn; if none fits, the largest one in the centre is taken.
+_DRAWS = 10
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How training images are varied.
+
+    Attributes:
+        smallest_crop: a part of the image is cut out and scaled to the network's input, with an area of at least this
+            share of the whole and a ratio of its sides from 3/4 to 4/3 (Szegedy et al. 2015, "Going Deeper with
+            Convolutions", section 6); 1: the image is preprocessed as for inference.
+        flip: half of the images are mirrored, left to right. Wrong for digits, letters and signs.
+        colour: brightness, contrast and saturation are multiplied by up to 1 + this and down to 1 - this, each drawn
+            uniformly, in this order; 0: they stay.
+
+    Raises:
+        UserError: a value is impossible.
+    """
+
+    smallest_crop: float = 0.35
+    flip: bool = True
+    colour: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done to an image."""
+        for name, least in (("smallest_crop", 0.01), ("colour", 0.0)):
+            remedy = f"give a number from {least:g} to 1"
+            value = number(name, getattr(self, name), remedy)
+            if not least <= value <= 1:
+                raise UserError(f"{name} is {getattr(self, name)!r}; {remedy}")
+            object.__setattr__(self, name, value)
+        if not isinstance(self.flip, bool):
+            raise UserError(f"flip is {self.flip!r}; give True or False")
+
+    @property
+    def changes(self) -> bool:
+        """Whether it does anything."""
+        return self.smallest_crop < 1 or self.flip or self.colour > 0
+
+
+NONE = Augmentation(1.0, False, 0.0)
+"""Images as for inference."""
+
+
+def augmented(
+    augmentation: Augmentation,
+    preprocess: Preprocess,
+    sample: Sample,
+    input_shape: tuple[int, ...],
+    random: np.random.Generator,
+) -> np.ndarray[Any, Any]:
+    """A photograph, varied, as a network reads it: float32 of shape (3, height, width).
+
+    Args:
+        augmentation: what is varied.
+        preprocess: the network's; a part that is cut out takes the place of its ``resize``, ``crop`` and ``fit``.
+        sample: its image is uint8 of shape (height, width, 3), RGB.
+        input_shape: (3, height, width).
+        random: where all choices are drawn from.
+
+    Raises:
+        SampleError: the image cannot be preprocessed.
+    """
+    from PIL import Image
+
+    if augmentation.smallest_crop < 1:
+        picture = Image.fromarray(sample.image)
+        box = _part(augmentation, picture.size, random)
+        picture = picture.resize((input_shape[2], input_shape[1]), Image.Resampling.BILINEAR, box)
+    else:
+        upright = replace(preprocess, rotate180=False)
+        pixels = input_pixels(upright, full_size(sample.image, sample.name), sample.name, input_shape)
+        picture = Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    if augmentation.flip and random.random() < 0.5:
+        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    if augmentation.colour:
+        picture = _recoloured(picture, augmentation.colour, random)
+    varied = np.asarray(picture)
+    if preprocess.rotate180:
+        varied = varied[::-1, ::-1]
+    return normalized(preprocess, varied.transpose(2, 0, 1))
+
+
+def _part(
+    augmentation: Augmentation, size: tuple[int, int], random: np.random.Generator
+) -> tuple[float, float, float, float]:
+    """The part to cut out, as its left, upper, right and lower edge; ``size`` is width and height."""
+    width, height = size
+    if augmentation.smallest_crop < 1:
+        low, high = map(math.log, _RATIOS)
+        for _ in range(_DRAWS):
+            area = width * height * random.uniform(augmentation.smallest_crop, 1)
+            ratio = math.exp(random.uniform(low, high))
+            across, down = math.sqrt(area * ratio), math.sqrt(area / ratio)
+            if across <= width and down <= height:
+                left, top = random.uniform(0, width - across), random.uniform(0, height - down)
+                return left, top, left + across, top + down
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    return left, top, left + side, top + side
+
+
+def _recoloured(picture: Image, colour: float, random: np.random.Generator) -> Image:
+    from PIL import ImageEnhance
+
+    for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
+        picture = enhance(picture).enhance(random.uniform(1 - colour, 1 + colour))
+    return picture

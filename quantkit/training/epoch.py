@@ -1,0 +1,72 @@
+"""What an epoch of a training has brought."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from quantkit.training.validation import Validated
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the training samples.
+
+    Attributes:
+        number: from 1.
+        loss: the mean cross-entropy of its steps with their targets, in nats.
+        rate: the learning rate of its last step.
+        seconds: how long its steps took; the validation is not among them.
+        samples: how many samples it learned from.
+        waited: how many of the seconds the network waited for samples.
+        validated: the accuracy after it; None without validation samples.
+    """
+
+    number: int
+    loss: float
+    rate: float
+    seconds: float
+    samples: int
+    waited: float
+    validated: Optional[Validated]
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second."""
+        return self.samples / self.seconds
+
+    @property
+    def waiting(self) -> float:
+        """The share of the time in which the network waited for samples, from 0 to 1."""
+        return self.waited / self.seconds
+
+    def better_than(self, other: Epoch) -> bool:
+        """Whether its network is better on the validation samples; without any the later one is."""
+        if self.validated is None or other.validated is None:
+            return True
+        return self.validated.better_than(other.validated)
+
+
+def epoch_of(facts: Mapping[str, Any]) -> Epoch:
+    """The epoch of which ``dataclasses.asdict`` gave these facts.
+
+    Raises:
+        TypeError: they are not those of an epoch.
+    """
+    judged = facts["validated"]
+    return Epoch(**{**facts, "validated": None if judged is None else Validated(**judged)})
+
+
+def enough_workers(workers: int, waiting: float) -> int:
+    """How many workers would prepare samples as fast as the network takes them.
+
+    While the network waits a share w of the time, k workers prepare what it takes in 1 - w of it: k / (1 - w) keep up.
+
+    Args:
+        workers: how many there were, from 1.
+        waiting: the share of the time in which the network waited, from 0 and below 1.
+    """
+    # Of 2 / (1 - 0.9), the last digit must not make 21.
+    return max(workers, math.ceil(workers / (1 - waiting) - 1e-9))

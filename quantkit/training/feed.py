@@ -1,0 +1,202 @@
+"""The feed: shuffled, augmented batches of training samples, prepared while the network works."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from threading import Lock
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quantkit.data.batches import prepare
+from quantkit.data.left_out import LeftOut
+from quantkit.data.prefetch import prefetched
+from quantkit.data.samples import Sample, Samples
+from quantkit.errors import DataError, SampleError
+from quantkit.files.files import as_text
+from quantkit.host.memory import available_memory
+from quantkit.models.model import Model
+from quantkit.training.augmentation import augmented
+from quantkit.training.config import TrainingConfig
+from quantkit.training.targets import mixed, smoothed
+from quantkit.units import counted
+
+# Prepared batches that wait for the network, at most.
+_AHEAD = 2
+
+# What samples that can only be read one after another may take of the memory that is free.
+_SHARE_HELD = 0.5
+
+
+class TrainingBatch(NamedTuple):
+    """Samples of one step.
+
+    Attributes:
+        data: float32 of shape (samples, ...), as the network reads them.
+        targets: float32 of shape (samples, classes), each row of sum 1.
+        waited: the seconds that the network waited for them.
+    """
+
+    data: np.ndarray[Any, Any]
+    targets: np.ndarray[Any, Any]
+    waited: float
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """Training samples in batches.
+
+    In each epoch all samples are shuffled anew and cut into batches, of which each instance takes its part: the same
+    samples make a step, with the same augmentation, for any number of instances and workers. Samples that are too few
+    for a last batch wait for the next epoch.
+
+    Attributes:
+        samples: the samples, ``independent`` or held in memory; see ``readable_in_any_order``.
+        model: the network that reads them.
+        config: how it is trained.
+        classes: the number of its classes.
+        workers: threads that prepare samples; 0: the caller's own.
+        rank: of the instance.
+        instances: their number.
+        left_out: is given samples that cannot be used, by position; up to ``samples.skip_bad`` of them are replaced by
+            the ones after them.
+    """
+
+    samples: Samples
+    model: Model
+    config: TrainingConfig
+    classes: int
+    workers: int
+    rank: int = 0
+    instances: int = 1
+    left_out: dict[int, LeftOut] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def steps(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self.samples) // self.config.batch_size
+
+    def epoch(self, number: int, first_step: int = 0) -> Iterator[TrainingBatch]:
+        """The batches of an epoch, from ``first_step`` on.
+
+        Raises:
+            DataError: more samples cannot be used than may be left out, or one has no label or one beyond the classes.
+        """
+        size = self.config.batch_size // self.instances
+        order = np.random.default_rng((self.config.seed, number)).permutation(len(self.samples))
+        steps = order[: self.steps * self.config.batch_size].reshape(self.steps, self.instances, size)
+        places = [(number, int(position)) for position in steps[first_step:, self.rank].ravel()]
+        stream = prefetched(self._prepared, places, self.workers, max(1, _AHEAD * size))
+        with closing(stream):
+            for step in range(first_step, self.steps):
+                begun = perf_counter()
+                batch = self._batch(list(islice(stream, size)), number, step)
+                yield batch._replace(waited=perf_counter() - begun)
+
+    def digest(self, number: int) -> bytes:
+        """The SHA-256 of some samples, evenly spread, with their labels; of those that cannot be read, of that."""
+        digest = hashlib.sha256(f"{len(self.samples)} {self.classes} {self.config.sha256}".encode())
+        for position in np.linspace(0, len(self.samples) - 1, min(number, len(self.samples))).astype(int):
+            try:
+                (sample,) = self.samples.read((self._place(int(position)),))
+            except SampleError:
+                digest.update(b"unreadable")
+                continue
+            digest.update(np.ascontiguousarray(sample.image).data)
+            digest.update(str(sample.label).encode())
+        return digest.digest()
+
+    def _batch(self, samples: list[Sample], epoch: int, step: int) -> TrainingBatch:
+        data = np.stack([sample.image for sample in samples])
+        targets = smoothed(np.array([sample.label for sample in samples]), self.classes, self.config.label_smoothing)
+        if self.config.mixup:
+            pairs = self.config.batch_size // 2
+            shares = np.random.default_rng((self.config.seed, epoch, step)).beta(*2 * (self.config.mixup,), pairs)
+            own = len(samples) // 2
+            data, targets = mixed(data, targets, shares[self.rank * own : (self.rank + 1) * own])
+        return TrainingBatch(data, targets, 0.0)
+
+    def _prepared(self, place: tuple[int, int]) -> Sample:
+        """The sample at a position, or the next one that can be used."""
+        epoch, position = place
+        for _ in range(self.samples.skip_bad + 1):
+            try:
+                return self._varied(epoch, position)
+            except SampleError as error:
+                self._leave_out(position, error)
+                position = (position + 1) % len(self.samples)
+        raise DataError(f"too many samples of {self.samples.name} cannot be used; replace them")
+
+    def _varied(self, epoch: int, position: int) -> Sample:
+        (sample,) = self.samples.read((self._place(position),))
+        if not isinstance(sample.label, int):
+            kind = "no label" if sample.label is None else "a label for each of its steps"
+            raise DataError(
+                f"{sample.name} has {kind}; give a class for each sample: a folder per class, a labels.csv, or `y` in "
+                "the .npz"
+            )
+        augmentation, preprocess = self.config.augmentation, self.model.preprocess
+        if preprocess is None or not augmentation.changes or sample.image.dtype != np.uint8 or sample.image.ndim != 3:
+            return prepare(sample, self.model.preparation, self.model.input_shape, self.classes)
+        if sample.label < self.classes:
+            random = np.random.default_rng((self.config.seed, epoch, position))
+            image = augmented(augmentation, preprocess, sample, self.model.input_shape, random)
+            sample = replace(sample, image=image)
+        return prepare(sample, None, self.model.input_shape, self.classes)
+
+    def _place(self, position: int) -> int:
+        return position if self.samples.positions is None else self.samples.positions[position]
+
+    def _leave_out(self, position: int, error: SampleError) -> None:
+        with self._lock:
+            self.left_out[position] = LeftOut(position, as_text(error.sample), as_text(str(error)))
+            number = len(self.left_out)
+        if number > self.samples.skip_bad:
+            were = "was" if number == 2 else "were"
+            before = f"; {counted(number - 1, 'sample')} before it {were} left out" if number > 1 else ""
+            raise DataError(f"{error}{before}, and no more may be (--skip-bad, skip_bad)") from error
+
+
+def readable_in_any_order(samples: Samples) -> Samples:
+    """Samples that can be read in any order: as they are if they are ``independent``, else held in memory.
+
+    Raises:
+        DataError: there are none, one cannot be read, or they take more than half of the memory that is free.
+    """
+    if samples.independent and samples.size:
+        return samples
+    free = available_memory()
+    most = None if free is None else int(free * _SHARE_HELD)
+    held: list[Sample] = []
+    taken = 0
+    for sample in samples:
+        taken += sample.image.nbytes
+        if most is not None and taken > most:
+            raise DataError(
+                f"the samples of {samples.name} are read one after another, so they are held in memory to be shuffled, "
+                f"and take more than the {most >> 20} MiB that they may; pack them (quantkit pack), or give a folder"
+            )
+        held.append(replace(sample, image=np.array(sample.image)))
+
+    def read(positions: Any) -> Generator[Sample, None, None]:
+        yield from (held[position] for position in positions)
+
+    return replace(samples, read=read, size=len(held), positions=None, independent=True)
+
+
+def part_of(samples: Samples, rank: int, instances: int) -> Samples:
+    """Every so many-th of the samples, beginning at the instance's number: all instances together have each once.
+
+    Raises:
+        DataError: there are fewer samples than instances.
+    """
+    positions = range(len(samples)) if samples.positions is None else samples.positions
+    if len(positions) < instances:
+        raise DataError(f"{samples.name} has {len(positions)} samples for {instances} instances; give more")
+    return replace(samples, positions=positions[rank::instances])

@@ -1,0 +1,261 @@
+"""Fine-tuning: a trained network learns other classes, or its own ones better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Optional, Union
+
+from quantkit.benchmark.placement.placement import place
+from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.left_out import LeftOut, in_order
+from quantkit.data.samples import Samples, skipping
+from quantkit.data.sources import DataSource, load_data
+from quantkit.errors import DataError, TrainingError, UserError
+from quantkit.files.folders import scratch_folder
+from quantkit.host.threads import worker_threads
+from quantkit.host.topology import read_topology
+from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.model import Model, Source
+from quantkit.progress import Progress, silent
+from quantkit.training.checkpoint import Checkpoint, read_checkpoint
+from quantkit.training.communication import Alone, Communication
+from quantkit.training.config import TrainingConfig
+from quantkit.training.epoch import Epoch
+from quantkit.training.feed import Feed, readable_in_any_order
+from quantkit.training.head import classes_of, last_layer, with_classes
+from quantkit.training.instances import Job, train_on_instances
+from quantkit.training.loop import Loop, Told, identity_of
+from quantkit.training.network_files import write_network
+from quantkit.training.trainable import trainable
+
+
+@dataclass(frozen=True, eq=False)
+class FineTuned:
+    """A network that was trained.
+
+    Attributes:
+        model: the network after its best epoch, to be quantized.
+        config: how it was trained.
+        epochs: what each epoch brought.
+        best: the number of the best one.
+        classes: the number of its classes.
+        base: the name of the network that it began as.
+        data: the names of the training and, if any, of the validation samples.
+        left_out: the training samples that could not be used.
+        resumed: how many epochs an earlier run had done.
+    """
+
+    model: Model
+    config: TrainingConfig
+    epochs: Sequence[Epoch]
+    best: int
+    classes: int
+    base: str
+    data: tuple[str, Optional[str]]
+    left_out: tuple[LeftOut, ...] = ()
+    resumed: int = 0
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether it ended before all its epochs, as nothing became better."""
+        return len(self.epochs) < self.config.epochs
+
+
+def _untold(epoch: Epoch) -> None:
+    """Tell nobody."""
+
+
+def finetune(
+    model: Model,
+    train_data: DataSource,
+    validation_data: Optional[CalibrationData] = None,
+    *,
+    classes: Optional[int] = None,
+    labels: Sequence[str] = (),
+    config: Optional[TrainingConfig] = None,
+    workers: Optional[int] = None,
+    skip_bad: int = 0,
+    checkpoint: Union[str, Path, None] = None,
+    restart: bool = False,
+    instances: Union[str, int, None] = None,
+    progress: Progress = silent,
+    told: Told = _untold,
+) -> FineTuned:
+    """Train a classifier on labelled samples.
+
+    It runs on MXNet's own training: its automatic gradients and its optimizers. The result is the network after the
+    epoch with the best accuracy on the validation samples; without these, after the last one.
+
+    Args:
+        model: a classifier, see ``load_model``.
+        train_data: labelled samples: anything that ``load_data`` takes, such as a folder with a folder per class, a
+            ``.rec`` or an ``.npz`` file. Those that can only be read one after another are held in memory.
+        validation_data: labelled samples of the same classes.
+        classes: how many classes the samples have: the network gets a new last layer. None: it keeps its own.
+        labels: the names of the classes.
+        config: how to train; None: ``TrainingConfig()``.
+        workers: threads that decode and vary images; None: one for each processor that may be used.
+        skip_bad: how many training samples may be left out that cannot be read or used.
+        checkpoint: a file for the state after each epoch. If it is there, the training goes on from it, exactly as if
+            it had never stopped (on the same processor with the same number of threads).
+        restart: begin anew, even if there is a checkpoint.
+        instances: train in several processes, each bound to cores of its own: ``core``, one on each core, ``node``, one
+            on each memory node, a number of them, or another placement of ``quantkit benchmark``. They share each
+            batch, and add up their gradients through MXNet's parameter server. Samples are then given by name. None:
+            this process trains.
+        progress: wraps the steps of each epoch.
+        told: is given each epoch when it is done.
+
+    Raises:
+        ModelError: the network is no classifier that can be trained.
+        DataError: the samples cannot be used, are fewer than a batch, or their labels do not fit the classes.
+        UserError: an argument is impossible, or the checkpoint is damaged or of another training.
+        TrainingError: the loss is no longer a number, or instances are lost again and again.
+        QuantkitError: the checkpoint cannot be written.
+    """
+    config = config or TrainingConfig()
+    checkpoint = None if checkpoint is None else Path(checkpoint)
+    base = with_new_classes(model, classes, labels, config.seed)
+    samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
+    held = None if validation_data is None else dataset(base, validation_data)
+    loop = loop_of(base, samples, held, config, worker_threads() if workers is None else workers, Alone(), checkpoint)
+    begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
+    if instances is None:
+        reached, left_out = loop.run(begun, progress, told), in_order(loop.feed.left_out)
+    else:
+        with scratch_folder() as folder:
+            job = Job(
+                str(write_network(base, loop.feed.classes, folder, base.name, "", {})),
+                *_named(samples, held),
+                asdict(config),
+                workers,
+                skip_bad,
+                str(checkpoint or folder / "checkpoint"),
+                loop.identity,
+            )
+            reached, left_out = _on_instances(job, str(instances), begun, loop, progress, told)
+    return result_of(model, base, loop, begun, reached, left_out)
+
+
+def _on_instances(
+    job: Job, policy: str, begun: Optional[Checkpoint], loop: Loop, progress: Progress, told: Told
+) -> tuple[Checkpoint, tuple[LeftOut, ...]]:
+    """Train on instances; the last checkpoint, and the samples that were left out."""
+    path = Path(job.checkpoint)
+    placements = place(policy, read_topology())
+    check_shared(loop.config, len(placements))
+    if begun is None:
+        path.unlink(missing_ok=True)
+    done = len(begun.epochs) if begun else 0
+    left_out = train_on_instances(job, placements, done, loop.feed.steps, progress, told)
+    reached = read_checkpoint(path, loop.identity)
+    if reached is None:
+        raise TrainingError(f"the checkpoint {path} was removed; give the same command again")
+    return reached, left_out
+
+
+def _named(samples: Samples, held: Optional[CalibrationDataset]) -> tuple[str, Optional[str]]:
+    """The names by which instances find the samples.
+
+    Raises:
+        UserError: they have none.
+    """
+    addresses = [samples.address, None if held is None else held.samples.address]
+    for data, address in zip((samples, held), addresses):
+        if data is not None and not isinstance(address, str):
+            raise UserError(
+                f"instances read the samples themselves, and {data.name} is in this process alone; give a folder or a "
+                "file by its name, or no instances"
+            )
+    return str(addresses[0]), None if held is None else str(addresses[1])
+
+
+def check_shared(config: TrainingConfig, instances: int) -> None:
+    """Make sure that instances can share a batch.
+
+    Raises:
+        UserError: they cannot.
+    """
+    if config.batch_size % instances:
+        raise UserError(
+            f"a batch of {config.batch_size} cannot be shared by {instances} instances; give a multiple of them "
+            "(--batch-size, batch_size)"
+        )
+
+
+def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str], seed: int) -> Model:
+    """The network that a training begins with; for the arguments see ``finetune``.
+
+    Raises:
+        ModelError: it is no classifier that can be trained.
+        UserError: the labels are not as many as the classes.
+    """
+    own = classes_of(model)
+    if labels and len(labels) != (classes or own):
+        raise UserError(f"{len(labels)} labels were given for {classes or own} classes; give one for each")
+    base = model if classes is None else with_classes(model, classes, seed)
+    return replace(base, labels=tuple(labels) or base.labels)
+
+
+def loop_of(
+    model: Model,
+    samples: Samples,
+    held: Optional[CalibrationDataset],
+    config: TrainingConfig,
+    workers: int,
+    communication: Communication,
+    checkpoint: Optional[Path],
+) -> Loop:
+    """The training of a network, as one instance runs it.
+
+    Raises:
+        DataError: the samples are fewer than a batch.
+        UserError: the configuration does not fit the network, the samples or the instances.
+    """
+    if len(samples) < config.batch_size:
+        raise DataError(
+            f"{samples.name} has {len(samples)} samples, fewer than a batch of {config.batch_size}; give more, or a "
+            "smaller batch (--batch-size, batch_size)"
+        )
+    if config.patience is not None and held is None:
+        raise UserError("stopping early needs validation samples; give some (--val, validation_data), or no patience")
+    check_shared(config, communication.instances)
+    network = trainable(model.graph, last_layer(model.graph, model.name).name, config.freeze)
+    place = communication.rank, communication.instances
+    feed = Feed(samples, model, config, classes_of(model), workers, *place)
+    return Loop(network, feed, held, communication, checkpoint, identity_of(network, feed, held))
+
+
+def result_of(
+    model: Model,
+    base: Model,
+    loop: Loop,
+    begun: Optional[Checkpoint],
+    reached: Checkpoint,
+    left_out: tuple[LeftOut, ...],
+) -> FineTuned:
+    """What a training has made of a network.
+
+    Args:
+        model: the network as it was given.
+        base: what the training began with.
+        loop: the training.
+        begun: where it went on from.
+        reached: its last checkpoint.
+        left_out: the samples that could not be used.
+    """
+    params = {name: reached.best.get(name, value) for name, value in base.graph.params.items()}
+    source = Source(base.source.network, "given", f"fine-tuned on {loop.feed.samples.name}")
+    return FineTuned(
+        replace(base, graph=replace(base.graph, params=params), source=source),
+        loop.config,
+        reached.epochs,
+        reached.best_epoch,
+        loop.feed.classes,
+        model.name,
+        (loop.feed.samples.name, loop.held.name if loop.held else None),
+        left_out,
+        len(begun.epochs) if begun else 0,
+    )

@@ -1,0 +1,97 @@
+"""The process of an instance of a training.
+
+    python -m quantkit.training.instance_process SETTINGS
+
+SETTINGS is a JSON object: a ``Job``, and ``cpus``, ``nodes`` and ``channel``. The first instance tells its steps and
+epochs; each tells at the end which samples it has left out, or what stopped it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from quantkit.benchmark.workers.worker import bind, die_first
+from quantkit.deployment.child_messages import send, send_error
+from quantkit.progress import T
+
+# Seconds between two messages on steps.
+_TELL_EVERY = 0.2
+
+
+def main(text: str) -> None:
+    """Bind first, so that all threads and memory of libraries are in their place."""
+    settings = json.loads(text)
+    die_first()
+    cpus, nodes, descriptor = (settings.pop(name) for name in ("cpus", "nodes", "channel"))
+    bind(cpus, None)
+    with suppress(OSError):
+        bind(None, nodes)
+    os.dup2(2, 1)
+    with Connection(descriptor) as channel, suppress(EOFError, ConnectionError):
+        try:
+            left_out = _train(settings, channel)
+        except Exception as error:  # whatever it is, the parent must hear of it
+            send_error(channel, error)
+        else:
+            send(channel, left_out=left_out)
+        # The parameter server ends with the first instance that ends; the parent ends them all.
+        channel.recv_bytes()
+
+
+def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]]:
+    from quantkit.data.left_out import documents, in_order
+    from quantkit.data.samples import skipping
+    from quantkit.data.sources import load_data
+    from quantkit.host.threads import worker_threads
+    from quantkit.models.dataset import dataset
+    from quantkit.models.load import load_model
+    from quantkit.training.augmentation import Augmentation
+    from quantkit.training.checkpoint import read_checkpoint
+    from quantkit.training.communication import KVStore
+    from quantkit.training.config import TrainingConfig
+    from quantkit.training.epoch import Epoch
+    from quantkit.training.feed import part_of, readable_in_any_order
+    from quantkit.training.finetune import loop_of
+    from quantkit.training.instances import Job
+
+    job = Job(**settings)
+    options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
+    model, config = load_model(job.card), TrainingConfig(**options)
+    samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad))
+    communication = KVStore()
+    held = None
+    if job.validation is not None:
+        share = part_of(load_data(job.validation), communication.rank, communication.instances)
+        held = dataset(model, share)
+    workers = worker_threads() if job.workers is None else job.workers
+    loop = loop_of(model, samples, held, config, workers, communication, Path(job.checkpoint))
+    begun = read_checkpoint(Path(job.checkpoint), job.identity)
+    first = communication.rank == 0
+
+    def progress(stream: Iterable[T], total: int, title: str) -> Iterator[T]:
+        told = 0.0
+        for step, item in enumerate(stream, 1):
+            yield item
+            if first and time.monotonic() - told > _TELL_EVERY:
+                told = time.monotonic()
+                send(channel, step=step)
+
+    def tell(epoch: Epoch) -> None:
+        if first:
+            send(channel, epoch=asdict(epoch))
+
+    replace(loop, identity=job.identity).run(begun, progress, tell)
+    return documents(in_order(loop.feed.left_out))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,156 @@
+"""The epochs of a training, one after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Optional
+
+import numpy as np
+
+from quantkit.data.dataset import CalibrationDataset
+from quantkit.errors import DataError, TrainingError, UserError
+from quantkit.formats.mxnet import nnvm
+from quantkit.progress import Progress
+from quantkit.training.checkpoint import Checkpoint, write_checkpoint
+from quantkit.training.communication import Communication, all_have
+from quantkit.training.config import TrainingConfig
+from quantkit.training.epoch import Epoch
+from quantkit.training.feed import Feed
+from quantkit.training.network import TrainedNetwork
+from quantkit.training.trainable import Trainable
+from quantkit.training.validation import Validated, validated
+
+# Samples that instances compare before they begin.
+_COMPARED = 32
+
+Told = Callable[[Epoch], object]
+"""Is given each epoch when it is done."""
+
+
+def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDataset]) -> str:
+    """The hash of what decides a training: the network, the samples by their names, and the configuration."""
+    parts = (
+        nnvm.sha256_of(network.graph),
+        *sorted(network.learned),
+        feed.config.sha256,
+        feed.samples.name,
+        str(len(feed.samples)),
+        str(feed.classes),
+        held.name if held else "",
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A training, as one instance runs it.
+
+    Attributes:
+        network: what is trained.
+        feed: the samples that it learns from.
+        held: those that each epoch is judged on; None: it is not.
+        communication: the instances.
+        checkpoint: where the state goes after each epoch; None: nowhere. The first instance writes it.
+        identity: see ``identity_of``.
+    """
+
+    network: Trainable
+    feed: Feed
+    held: Optional[CalibrationDataset]
+    communication: Communication
+    checkpoint: Optional[Path]
+    identity: str
+
+    @property
+    def config(self) -> TrainingConfig:
+        """How the network is trained."""
+        return self.feed.config
+
+    def run(self, begun: Optional[Checkpoint], progress: Progress, told: Told) -> Checkpoint:
+        """All epochs that are left.
+
+        Args:
+            begun: where the training goes on from; None: it begins.
+            progress: wraps the steps of each epoch.
+            told: is given each epoch.
+
+        Raises:
+            TrainingError: the loss is no longer a number.
+            UserError: the checkpoint does not fit the network.
+            DataError: samples cannot be used.
+            QuantkitError: the checkpoint cannot be written.
+        """
+        several = self.communication.instances > 1
+        if several and not all_have(self.communication, self.feed.digest(_COMPARED)):
+            raise DataError(
+                f"the samples of {self.feed.samples.name} are not the same on all instances; give all the same files, "
+                "and the same version of quantkit"
+            )
+        trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication)
+        if begun is not None:
+            try:
+                trained.restore(begun.state)
+            except (LookupError, ValueError) as error:
+                raise UserError(
+                    f"cannot go on from {self.checkpoint}: {error}; begin anew with --restart (restart=True)"
+                ) from error
+        reached = begun
+        while reached is None or not self._is_done(reached):
+            number = len(reached.epochs) + 1 if reached else 1
+            reached = self._after(self._epoch(trained, number, progress), trained, reached)
+            if self.checkpoint is not None and self.communication.rank == 0:
+                write_checkpoint(self.checkpoint, reached)
+            told(reached.epochs[-1])
+        return reached
+
+    def _is_done(self, reached: Checkpoint) -> bool:
+        patience, done = self.config.patience, len(reached.epochs)
+        return done >= self.config.epochs or (patience is not None and done - reached.best_epoch >= patience)
+
+    def _epoch(self, trained: TrainedNetwork, number: int, progress: Progress) -> Epoch:
+        config, steps = self.config, self.feed.steps
+        begun = perf_counter()
+        losses, waited = 0.0, 0.0
+        title = f"epoch {number} of {config.epochs}"
+        for step, batch in enumerate(progress(self.feed.epoch(number), steps, title), 1):
+            loss = trained.step(batch.data, batch.targets)
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the loss is {loss} at step {step} of epoch {number}, at a learning rate of {trained.rate:.3g}: "
+                    "the training diverges; give a smaller --learning-rate (learning_rate) or a longer --warmup-epochs "
+                    "(warmup_epochs), and make sure that the samples are preprocessed as the network expects"
+                )
+            losses += loss
+            waited += batch.waited
+        seconds = perf_counter() - begun
+        trained.share_statistics()
+        if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
+            raise TrainingError(
+                f"the instances have different parameters after epoch {number}: what they exchanged was damaged; give "
+                "the same command again, which goes on from the last checkpoint"
+            )
+        of_all = (
+            self.communication.total(np.array([losses, seconds, waited], np.float32)) / self.communication.instances
+        )
+        loss, seconds, waited = (float(value) for value in of_all)
+        judged = self._validated(trained)
+        return Epoch(number, loss / steps, trained.rate, seconds, steps * config.batch_size, waited, judged)
+
+    def _validated(self, trained: TrainedNetwork) -> Optional[Validated]:
+        if self.held is None:
+            return None
+        own = validated(self.network.graph, trained.params(), self.held, self.config.batch_size, self.feed.classes)
+        found = self.communication.total(np.array([own.samples, own.correct, own.loss * own.samples], np.float32))
+        return Validated(int(found[0]), int(found[1]), float(found[2] / found[0]))
+
+    def _after(self, epoch: Epoch, trained: TrainedNetwork, before: Optional[Checkpoint]) -> Checkpoint:
+        """The checkpoint after an epoch."""
+        epochs = (*(before.epochs if before else ()), epoch)
+        if before is None or epoch.better_than(before.epochs[before.best_epoch - 1]):
+            return Checkpoint(self.identity, epochs, trained.state(), trained.params(), epoch.number)
+        return replace(before, epochs=epochs, state=trained.state())

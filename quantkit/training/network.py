@@ -1,0 +1,160 @@
+"""A network in MXNet while it is trained: a Gluon block, its trainer, and their values in and out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quantkit.backends.mxnet.calls import engine_calls, stock_fusion_off
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.symbols import symbol_of
+from quantkit.ir.operators import auxiliary_inputs
+from quantkit.training.communication import Communication
+from quantkit.training.config import TrainingConfig
+from quantkit.training.schedule import rate_schedule
+from quantkit.training.trainable import Trainable
+
+# Names in what ``state`` gives.
+_PARAM, _STATE, _COUNTS = "param", "state", "counts"
+
+
+class TrainedNetwork:
+    """A network that learns, one step after the other.
+
+    Its parameters and the state of its optimizer are all that a step depends on, besides the batch.
+    """
+
+    def __init__(
+        self, network: Trainable, config: TrainingConfig, steps_per_epoch: int, communication: Communication
+    ) -> None:
+        """Load the network into MXNet.
+
+        Raises:
+            EngineError: the engine does not accept it.
+        """
+        mxnet = load_mxnet()
+        self._mxnet, self._communication, self._batch_size = mxnet, communication, config.batch_size
+        with engine_calls("load the network for training"), stock_fusion_off():
+            inputs = [mxnet.sym.var(name, dtype="float32") for name in network.graph.inputs]
+            self._block = mxnet.gluon.SymbolBlock(symbol_of(network.graph), inputs)
+            self._params = {name: self._block.params[name] for name in network.graph.params}
+            for name, param in self._params.items():
+                value = network.graph.params[name]
+                param.shape = value.shape
+                param.grad_req = "write" if name in network.learned else "null"
+                param.wd_mult = 1.0 if name in network.decayed else 0.0
+                param.lr_mult = network.rates.get(name, 1.0)
+                param.initialize(mxnet.init.Zero(), ctx=mxnet.cpu())
+                param.set_data(mxnet.nd.array(value, dtype=value.dtype))
+            self._block.hybridize(static_alloc=True, static_shape=True)
+            self._loss = mxnet.gluon.loss.SoftmaxCELoss(sparse_label=False)
+            learned = {name: self._params[name] for name in network.learned}
+            options = {**_options(config), "lr_scheduler": rate_schedule(config, steps_per_epoch)}
+            self._trainer = communication.trainer(learned, config.optimizer, options)
+        auxiliary = {tensor.node for node in network.graph.nodes for tensor in auxiliary_inputs(node)}
+        self._statistics = sorted(auxiliary)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        return float(self._trainer.learning_rate)
+
+    def step(self, data: np.ndarray, targets: np.ndarray) -> float:
+        """Learn from a batch; returns the mean cross-entropy with its targets in nats, before the step.
+
+        Args:
+            data: this instance's samples, float32 of shape (samples, ...).
+            targets: float32 of shape (samples, classes).
+
+        Raises:
+            EngineError: the engine fails.
+        """
+        mxnet = self._mxnet
+        with engine_calls("train the network"), stock_fusion_off():
+            x, y = mxnet.nd.array(data), mxnet.nd.array(targets)
+            with mxnet.autograd.record():
+                loss = self._loss(self._block(x).reshape((len(data), -1)), y)
+            loss.backward()
+            self._trainer.step(self._batch_size)
+            return float(loss.mean().asscalar())
+
+    def share_statistics(self) -> None:
+        """Give the moving means and variances of all instances their mean over the instances."""
+        if self._communication.instances == 1:
+            return
+        params = self.params()
+        for name in self._statistics:
+            mean = self._communication.total(params[name]) / self._communication.instances
+            with engine_calls("set statistics"):
+                self._params[name].set_data(self._mxnet.nd.array(mean))
+
+    def digest(self) -> bytes:
+        """The SHA-256 of all parameters."""
+        digest = hashlib.sha256()
+        for _, value in sorted(self.params().items()):
+            digest.update(value.tobytes())
+        return digest.digest()
+
+    def params(self) -> dict[str, np.ndarray]:
+        """All parameters by name, copied."""
+        with engine_calls("read the parameters"):
+            return {name: param.data().asnumpy() for name, param in self._params.items()}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Parameters and the optimizer's state, by names; see ``restore``."""
+        arrays = {f"{_PARAM}/{name}": value for name, value in self.params().items()}
+        (updater,), optimizer = self._trainer._updaters, self._trainer._optimizer
+        for index, state in updater.states.items():
+            for place, value in enumerate(_flat(state)):
+                arrays[f"{_STATE}/{index}/{place}"] = value.asnumpy()
+        counts = optimizer._index_update_count
+        arrays[_COUNTS] = np.array(
+            [optimizer.num_update, *(counts.get(i, 0) for i in range(len(self._trainer._params)))]
+        )
+        return arrays
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what ``state`` gave, exactly.
+
+        Raises:
+            KeyError: an array is missing.
+            ValueError: one has another shape.
+        """
+        params = {name: _shaped(arrays, f"{_PARAM}/{name}", param.shape) for name, param in self._params.items()}
+        number, *counts = (int(count) for count in _shaped(arrays, _COUNTS, (len(self._trainer._params) + 1,)))
+        nd, (updater,), optimizer = self._mxnet.nd, self._trainer._updaters, self._trainer._optimizer
+        for name, value in params.items():
+            with engine_calls("restore the parameters"):
+                self._params[name].set_data(nd.array(value, dtype=value.dtype))
+        for index, param in enumerate(self._trainer._params):
+            with engine_calls("restore the optimizer"):
+                state = optimizer.create_state_multi_precision(index, param.data())
+            for place, array in enumerate(_flat(state)):
+                value = _shaped(arrays, f"{_STATE}/{index}/{place}", array.shape)
+                with engine_calls("restore the optimizer"):
+                    array[:] = nd.array(value, dtype=array.dtype)
+            updater.states[index], updater.states_synced[index] = state, True
+            optimizer._index_update_count[index] = counts[index]
+        optimizer.num_update = number
+
+
+def _options(config: TrainingConfig) -> dict[str, Any]:
+    options: dict[str, Any] = {"learning_rate": config.peak_rate, "wd": config.weight_decay}
+    return {**options, "momentum": config.momentum} if config.optimizer == "sgd" else options
+
+
+def _flat(state: Any) -> list[Any]:
+    """The arrays of an optimizer's state: none, one, or a tuple of them."""
+    if state is None:
+        return []
+    return [each for part in state for each in _flat(part)] if isinstance(state, (tuple, list)) else [state]
+
+
+def _shaped(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    value = arrays[name]
+    if value.shape != tuple(shape):
+        raise ValueError(f"{name} has shape {value.shape} where {tuple(shape)} is needed")
+    return value

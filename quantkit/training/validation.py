@@ -1,0 +1,68 @@
+"""Accuracy on validation samples, between epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quantkit.backends.mxnet.execute import MxnetSession
+from quantkit.data.dataset import CalibrationDataset
+from quantkit.errors import DataError
+from quantkit.evaluation.accuracy import hits
+from quantkit.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What a network says of the validation samples.
+
+    Attributes:
+        samples: their number.
+        correct: how many of them have their largest score in their class.
+        loss: the mean cross-entropy with the labels, in nats.
+    """
+
+    samples: int
+    correct: int
+    loss: float
+
+    @property
+    def top1(self) -> float:
+        """The share of correct ones, from 0 to 1."""
+        return self.correct / self.samples
+
+    def better_than(self, other: Validated) -> bool:
+        """Whether more are correct, or as many at a smaller loss."""
+        return (self.correct, -self.loss) > (other.correct, -other.loss)
+
+
+def validated(
+    graph: Graph, params: Mapping[str, np.ndarray], data: CalibrationDataset, batch_size: int, classes: int
+) -> Validated:
+    """Run a network over validation samples.
+
+    Args:
+        graph: its output are class scores before any softmax.
+        params: its parameters now.
+        data: the samples, with labels.
+        batch_size: how many are run at once.
+        classes: the number of classes.
+
+    Raises:
+        DataError: a sample cannot be used, or has no label or one beyond the classes.
+        EngineError: the engine fails.
+    """
+    session = MxnetSession(replace(graph, params=dict(params)))
+    samples = correct = 0
+    loss = 0.0
+    for batch in data.batches(batch_size, classes):
+        if batch.labels is None or batch.labels.ndim != 1:
+            raise DataError(f"{data.name} has no class for each sample; give labelled samples (--val)")
+        scores = session.run({graph.inputs[0]: batch.data})[0].reshape(len(batch.data), -1).astype(np.float64)
+        samples += len(scores)
+        correct += int(hits(scores, batch.labels).sum())
+        scores -= scores.max(axis=1, keepdims=True)
+        loss += float((np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(scores)), batch.labels]).sum())
+    return Validated(samples, correct, loss / samples)

@@ -1,0 +1,167 @@
+"""``quantkit finetune`` from the outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from PIL import Image
+
+from tests.bad_images import digits_folder
+from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
+
+CLASSES = ("blue", "green", "red")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """36 noisy images, a folder for each of three colours."""
+    random = np.random.default_rng(0)
+    for place, name in enumerate(CLASSES):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(12):
+            pixels = random.integers(0, 120, (16, 16, 3), np.uint8)
+            pixels[:, :, 2 - place] += 100
+            Image.fromarray(pixels).save(folder / f"{number:02}.png")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def card(checkpoint: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    for name in ("tiny-symbol.json", "tiny-0000.params"):
+        (tmp_path / name).write_bytes((checkpoint.parent / name).read_bytes())
+    path.write_text(
+        'name = "tiny"\nsymbol = "tiny-symbol.json"\nparams = "tiny-0000.params"\n'
+        "input_shape = [3, 16, 16]\nclasses = 7\n"
+        "[preprocess]\nmean = [0.5, 0.5, 0.5]\nstd = [0.25, 0.25, 0.25]\n"
+    )
+    return path
+
+
+def tuned(run: Run, card: Path, photos: Path, *more: Any) -> Result:
+    return run("finetune", card, "--train", photos, "--classes", 3, "--batch-size", 12, "--epochs", 2, *more)
+
+
+def test_what_is_written_is_quantized_and_knows_its_classes(
+    run: Run, card: Path, photos: Path, int8_engine: None
+) -> None:
+    result = tuned(run, card, photos, "--val", photos, "--learning-rate", 2, "--price-per-hour", 3.6, "--out", "mine")
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in Path("mine").iterdir()) == [
+        "card.toml", "model-0000.params", "model-symbol.json", "training.json",
+    ]  # fmt: skip
+    assert not Path("mine.checkpoint").exists()
+    lines = result.stderr.splitlines()
+    told = [line for line in lines if line.startswith(("epoch 1/2", "epoch 2/2"))]
+    assert len(told) == 2 and "top-1" in told[0] and "images/s" in told[0] and "waiting for data" in told[0]
+    assert "ends about" in told[0] and "more to pay" in told[0] and "ends about" not in told[1]
+    assert "2 epochs of 2 on photos" in result.stdout and "cost" in result.stdout
+    again = run("quantize", "mine/card.toml", "--calib-data", photos, "--no-latency", "--preset", "none", "--json")
+    assert again.exit_code == 0, again.stderr
+    shown = run("predict", "mine-int8", photos / "red" / "00.png", "--json")
+    assert {each["class"] for each in json.loads(shown.stdout)["images"][0]["values"]} == set(CLASSES)
+
+
+def test_everything_is_in_the_record(run: Run, card: Path, photos: Path) -> None:
+    result = tuned(run, card, photos, "--val", photos, "--json", "--mixup", 0.2, "--no-flip", "--seed", 5)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    record = json.loads(Path("tiny-finetuned/training.json").read_text())
+    assert document["epochs"] == record["epochs"] and len(record["epochs"]) == 2
+    assert record["config"]["mixup"] == 0.2 and record["config"]["seed"] == 5
+    assert record["config"]["augmentation"]["flip"] is False
+    assert document["out"] == "tiny-finetuned" and document["cost"] is None and document["resumed_epochs"] == 0
+    assert 0 <= record["epochs"][0]["waiting"] <= 1 and record["epochs"][0]["images_per_second"] > 0
+
+
+def test_it_goes_on_to_int8(run: Run, card: Path, photos: Path, int8_engine: None) -> None:
+    result = tuned(run, card, photos, "--val", photos, "--quantize")
+    assert result.exit_code == 0, result.stderr
+    assert Path("tiny-finetuned-int8/manifest.json").is_file()
+    assert "INT8      top-1" in result.stdout and "FP32      top-1" in result.stdout
+
+
+def test_an_older_result_is_kept_unless_force_is_given(run: Run, card: Path, photos: Path) -> None:
+    assert tuned(run, card, photos).exit_code == 0
+    before = Path("tiny-finetuned/model-0000.params").read_bytes()
+    refused = tuned(run, card, photos, "--seed", 1)
+    assert refused.exit_code == 2 and "holds a trained network already; replace it with --force" in refused.stderr
+    assert Path("tiny-finetuned/model-0000.params").read_bytes() == before
+    assert tuned(run, card, photos, "--seed", 1, "--force").exit_code == 0
+    assert Path("tiny-finetuned/model-0000.params").read_bytes() != before
+    Path("other").mkdir()
+    Path("other/notes.txt").write_text("mine")
+    other = tuned(run, card, photos, "--out", "other", "--force")
+    assert other.exit_code == 2 and "is not empty and not a trained network" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--classes", 2], "has label 2, but the network has 2 classes"),
+        (["--labels", "a,b"], "2 labels were given for 3 classes"),
+        (["--freeze", "stage"], "nothing to freeze is called 'stage'"),
+        (["--batch-size", 500], "photos has 36 samples, fewer than a batch of 500"),
+        (["--train", "nowhere"], "nowhere"),
+        (["--patience", 2], "stopping early needs validation samples"),
+        (["--optimizer", "lamb"], "'lamb' is not one of"),
+    ],
+)
+def test_wrong_requests_are_told(run: Run, card: Path, photos: Path, more: list[Any], words: str) -> None:
+    result = tuned(run, card, photos, *more)
+    assert result.exit_code == 2 and words in result.stderr
+    assert "Traceback" not in result.stderr and not Path("tiny-finetuned").exists()
+
+
+def test_a_diverging_training_is_a_failure(run: Run, card: Path, photos: Path) -> None:
+    result = tuned(run, card, photos, "--learning-rate", 1e14, "--warmup-epochs", 0)
+    assert result.exit_code == 1 and "give a smaller --learning-rate" in result.stderr
+    assert not Path("tiny-finetuned").exists()
+
+
+def test_damaged_images_are_named(run: Run, card: Path, tmp_path: Path) -> None:
+    folder = digits_folder(tmp_path / "digits", 24, (3, 7))
+    resized = ("--resize", 16, "--crop", 16, "--classes", 10)
+    strict = tuned(run, card, folder, *resized)
+    assert strict.exit_code == 2 and "cannot read image" in strict.stderr and "--skip-bad" in strict.stderr
+    result = tuned(run, card, folder, *resized, "--skip-bad", 2)
+    assert result.exit_code == 0, result.stderr
+    assert "2 samples that cannot be read or used were left out: 003.png, 007.png" in result.stderr
+
+
+def test_ctrl_c_says_where_it_goes_on_and_the_result_is_the_same(card: Path, photos: Path, tmp_path: Path) -> None:
+    words = ("--train", photos, "--classes", 3, "--batch-size", 12, "--workers", 0)
+    whole = start(tmp_path, "finetune", card, *words, "--epochs", 12, "--out", "whole")
+    process = start(tmp_path, "finetune", card, *words, "--epochs", 12, "--out", "parts")
+    assert process.stderr is not None
+    # What this reads is all that was told before an epoch was done.
+    assert any(line.startswith("epoch 1/12:") for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130 and time.monotonic() - begun < PROMPTLY
+    assert "interrupted; parts.checkpoint holds epoch" in told and "the same command goes on from there" in told
+    assert not (tmp_path / "parts").exists()
+    again = start(tmp_path, "finetune", card, *words, "--epochs", 12, "--out", "parts", "--json")
+    printed, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+    assert json.loads(printed)["resumed_epochs"] > 0
+    assert whole.wait(timeout=120) == 0
+    whole.communicate()
+    assert (tmp_path / "whole/model-0000.params").read_bytes() == (tmp_path / "parts/model-0000.params").read_bytes()
+
+
+def test_samples_that_are_no_images_are_learned_as_they_are(run: Run, checkpoint: Path, samples: Path) -> None:
+    result = run(
+        "finetune", checkpoint, "--input-shape", SHAPE, "--train", samples, "--epochs", 1, "--batch-size", 8,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "classes = 7" in Path("tiny-finetuned/card.toml").read_text()

@@ -1,0 +1,146 @@
+"""Training on several instances: the same result, whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.errors import DataError, TrainingError, UserError
+from quantkit.training.config import TrainingConfig
+from quantkit.training.epoch import Epoch
+from quantkit.training.finetune import FineTuned, finetune
+from quantkit.training.instances import InstanceLostWarning
+from tests.processes import started_by_this
+from tests.training.conftest import coloured, tiny
+
+CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1.0, mixup=0.2)
+TWO = "2x1:smt"
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.requires("two-cpus")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return stored(tmp_path_factory.mktemp("data") / "coloured.npz")
+
+
+def stored(path: Path, number: int = 64) -> str:
+    samples = list(coloured(number))
+    np.savez(path, x=np.stack([each.image for each in samples]), y=[each.label for each in samples])
+    return str(path)
+
+
+def trained(data: str, config: TrainingConfig = CONFIG, normalized: bool = True, **options: Any) -> FineTuned:
+    return finetune(tiny(normalized=normalized), data, data, config=config, workers=1, **{"instances": TWO, **options})
+
+
+def params(result: FineTuned) -> dict[str, np.ndarray]:
+    return dict(result.model.graph.params)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: str) -> FineTuned:
+    return trained(data)
+
+
+def test_two_instances_compute_what_one_does(data: str) -> None:
+    """Without batch normalization, whose statistics are those of an instance's own samples."""
+    one, two = (trained(data, normalized=False, instances=instances) for instances in (None, TWO))
+    for name, value in params(one).items():
+        # Sums of float32 in another order, over twelve steps.
+        assert params(two)[name] == pytest.approx(value, rel=1e-4, abs=1e-5)
+    assert [epoch.loss for epoch in two.epochs] == pytest.approx([epoch.loss for epoch in one.epochs], rel=1e-4)
+    assert [epoch.validated.samples for epoch in two.epochs if epoch.validated] == [64] * 3
+    assert [epoch.samples for epoch in two.epochs] == [64] * 3
+
+
+def test_statistics_are_those_of_all_instances(data: str, undisturbed: FineTuned) -> None:
+    assert not left_running()
+    one = trained(data, instances=None)
+    for name in ("normal_moving_mean", "normal_moving_var"):
+        assert params(undisturbed)[name] == pytest.approx(params(one)[name], rel=0.1, abs=0.05)
+    first, second = (result.epochs[-1].validated for result in (one, undisturbed))
+    assert first is not None and second is not None and abs(first.top1 - second.top1) < 0.1
+
+
+def left_running() -> list[str]:
+    return [command for _, command in started_by_this() if "quantkit.training" in command]
+
+
+Disturb = Callable[[], None]
+
+
+def killed(module: str) -> Disturb:
+    """Kill one process that runs a module."""
+
+    def kill() -> None:
+        pid = next(pid for pid, command in started_by_this() if module in command)
+        os.kill(pid, signal.SIGKILL)
+
+    return kill
+
+
+@pytest.mark.parametrize("module", ["instance_process", "parameter_server"])
+def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, module: str, tmp_path: Path) -> None:
+    told: list[int] = []
+
+    def disturb(epoch: Epoch) -> None:
+        told.append(epoch.number)
+        if told == [1]:
+            killed(module)()
+
+    with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch \d"):
+        result = trained(data, checkpoint=tmp_path / "checkpoint", told=disturb)
+    assert told[-1] == 3 and len(result.epochs) == 3
+    assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
+
+
+def test_one_that_hangs_is_replaced(data: str, undisturbed: FineTuned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantkit.training.instances._PATIENCE", 6.0)
+    stopped: list[int] = []
+
+    def disturb(epoch: Epoch) -> None:
+        if not stopped:
+            stopped.extend(pid for pid, command in started_by_this() if "instance_process" in command)
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    with pytest.warns(InstanceLostWarning, match="no instance of the training made a step for 6 s"):
+        result = trained(data, told=disturb)
+    assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
+
+
+def test_losses_without_an_end_end_the_training(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("quantkit.training.instances._RESTARTS", 0)
+    path = tmp_path / "checkpoint"
+
+    def disturb(epoch: Epoch) -> None:
+        killed("instance_process")()
+
+    with pytest.raises(TrainingError, match="holds 1 epochs: mend what ends the instances, and give the same command"):
+        trained(data, checkpoint=path, told=disturb)
+    assert path.exists()
+
+
+def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "beyond.npz"
+    samples = list(coloured(32))
+    np.savez(path, x=np.stack([each.image for each in samples]), y=np.full(32, 5))
+    with pytest.raises(DataError, match="has label 5, but the network has 3 classes"):
+        trained(str(path))
+    assert not left_running()
+
+
+def test_what_instances_cannot_share_is_refused(data: str) -> None:
+    with pytest.raises(UserError, match="a batch of 15 cannot be shared by 2 instances; give a multiple of them"):
+        trained(data, replace(CONFIG, batch_size=15))
+    with pytest.raises(UserError, match="coloured is in this process alone; give a folder or a file by its name"):
+        finetune(tiny(), coloured(64), config=CONFIG, instances=TWO)
+    with pytest.raises(UserError, match="there is no placement 'many'"):
+        trained(data, instances="many")
