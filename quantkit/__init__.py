@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.finetune import FineTuned, finetune
+    from quantkit.training.machines import Machines
     from quantkit.training.save import save_trained
     from quantkit.training.validation import Validated
 
@@ -108,18 +109,18 @@ __all__ = [
     "Conditions", "Contestant", "DataSource", "Decision", "Detections", "Deviation", "Drop", "Epoch", "Evaluated",
     "Evaluation", "FineTuned", "FusedModel", "FusionCheck", "Goal", "Graph", "HandedState", "Images", "Instances",
     "JoinedInput", "JoinedInputs", "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LeftOut", "LstmForm",
-    "MedianInterval", "MixedPrecision", "Model", "Monitor", "MonitorStatus", "NetworkSpec", "Node", "OutputAgreement",
-    "Overflow", "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor",
-    "Preprocess", "PreprocessChange", "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan",
-    "QuantizedGraph", "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run", "RunnerStatus",
-    "Runtime", "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings", "ShadowStatus",
-    "SignalStatus", "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise", "Streams", "Subject",
-    "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization", "TensorUse",
-    "TrainingConfig", "Tuned", "TuningGoal", "Validated", "Verdict", "Verification", "Vocabulary", "__version__",
-    "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx", "finetune",
-    "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement", "measure_latency", "plan",
-    "profiled", "quantize", "read_results", "read_table", "run_benchmark", "save_trained", "search_mixed_precision",
-    "tune", "verify", "write_report", "write_table", "write_tuning",
+    "Machines", "MedianInterval", "MixedPrecision", "Model", "Monitor", "MonitorStatus", "NetworkSpec", "Node",
+    "OutputAgreement", "Overflow", "PTQConfig", "Paired", "PairedMeans", "PerplexityAgreement", "PerplexityChange",
+    "Predictor", "Preprocess", "PreprocessChange", "PresetName", "Profiling", "Progress", "QuantizationConfig",
+    "QuantizationPlan", "QuantizedGraph", "QuantizedModel", "Range", "ReduceRange", "Report", "Results", "Role", "Run",
+    "RunnerStatus", "Runtime", "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings",
+    "ShadowStatus", "SignalStatus", "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise",
+    "Streams", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization",
+    "TensorUse", "TrainingConfig", "Tuned", "TuningGoal", "Validated", "Verdict", "Verification", "Vocabulary",
+    "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx",
+    "finetune", "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement",
+    "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table", "run_benchmark", "save_trained",
+    "search_mixed_precision", "tune", "verify", "write_report", "write_table", "write_tuning",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -207,6 +208,7 @@ _NAMES = {
     "quantkit.training.config": ("TrainingConfig",),
     "quantkit.training.epoch": ("Epoch",),
     "quantkit.training.finetune": ("FineTuned", "finetune"),
+    "quantkit.training.machines": ("Machines",),
     "quantkit.training.save": ("save_trained",),
     "quantkit.training.validation": ("Validated",),
 }

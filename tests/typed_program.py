@@ -164,6 +164,8 @@ def training(out: Path) -> None:
     assert_type(trained.model, quantkit.Model)
     assert_type(trained.epochs[0].validated, Optional[quantkit.Validated])
     assert_type(quantkit.save_trained(trained, out, "mine"), Path)
+    machines = quantkit.Machines(2, 0, "10.0.0.1:9000")
+    quantkit.finetune(model, "train.rec", instances="core", machines=machines)
 
 
 def of_any_form(networks: list[quantkit.Evaluated]) -> list[quantkit.Evaluation]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
     from quantkit.training.epoch import Epoch
     from quantkit.training.finetune import FineTuned
+    from quantkit.training.machines import Machines
 
 # Waiting for more of the time than this is worth a remark.
 _WAITING = 0.02
@@ -72,6 +73,26 @@ class Parallel:
         metavar="N|core|node|NxM",
         help="Train in several processes, each bound to cores of its own, that share each batch: a number of them, one "
         "on each core or memory node, or another placement of `quantkit benchmark`.  [default: this process alone]",
+    )
+
+    machines: int = option(
+        "--machines",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Train on N machines, each with as many instances; the same command runs on each, with another --machine.",
+    )
+    machine: int = option(
+        "--machine",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        metavar="K",
+        help="The number of this one.",
+    )
+    scheduler: Optional[str] = option(
+        "--scheduler", metavar="HOST:PORT", help="With --machines: where machine 0 listens for the others."
     )
 
 
@@ -154,6 +175,7 @@ def finetune(
     if samples.classes is None or len(labels) != samples.classes:
         labels = labels if samples.labels else ()
     checkpoint = out.with_name(f"{out.name}.checkpoint")
+    alone = parallel.instances is None and parallel.machines == 1
     workers = worker_threads() if samples.workers is None else samples.workers
 
     def told(epoch: Epoch) -> None:
@@ -168,11 +190,12 @@ def finetune(
         classes=samples.classes,
         labels=labels,
         config=config,
-        workers=samples.workers if parallel.instances else workers,
+        workers=workers if alone else samples.workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
         instances=parallel.instances,
+        machines=_machines(parallel),
         progress=terminal.progress,
         told=told,
     )
@@ -194,6 +217,16 @@ def finetune(
         result["int8"] = {"bundle": str(int8), **evaluation.document}
     terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers))
     terminal.warn_of_left_out(trained.left_out)
+
+
+def _machines(parallel: Parallel) -> Optional[Machines]:
+    from quantkit.training.machines import Machines
+
+    if parallel.machines == 1:
+        return None
+    if parallel.scheduler is None:
+        raise click.UsageError("--machines needs --scheduler HOST:PORT, the address of machine 0")
+    return Machines(parallel.machines, parallel.machine, parallel.scheduler)
 
 
 def _labels(given: Optional[str]) -> tuple[str, ...]:

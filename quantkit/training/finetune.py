@@ -25,9 +25,11 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
-from quantkit.training.instances import Job, train_on_instances
+from quantkit.training.instances import train_on_instances
 from quantkit.training.loop import Loop, Told, identity_of
+from quantkit.training.machines import Machines
 from quantkit.training.network_files import write_network
+from quantkit.training.team import Job
 from quantkit.training.trainable import trainable
 
 
@@ -80,6 +82,7 @@ def finetune(
     checkpoint: Union[str, Path, None] = None,
     restart: bool = False,
     instances: Union[str, int, None] = None,
+    machines: Optional[Machines] = None,
     progress: Progress = silent,
     told: Told = _untold,
 ) -> FineTuned:
@@ -99,12 +102,13 @@ def finetune(
         workers: threads that decode and vary images; None: one for each processor that may be used.
         skip_bad: how many training samples may be left out that cannot be read or used.
         checkpoint: a file for the state after each epoch. If it is there, the training goes on from it, exactly as if
-            it had never stopped (on the same processor with the same number of threads).
+            it had never stopped (on the same processor, with the same number of threads and of processors to run on).
         restart: begin anew, even if there is a checkpoint.
         instances: train in several processes, each bound to cores of its own: ``core``, one on each core, ``node``, one
             on each memory node, a number of them, or another placement of ``quantkit benchmark``. They share each
             batch, and add up their gradients through MXNet's parameter server. Samples are then given by name. None:
             this process trains.
+        machines: those that train together; each runs as many ``instances``, by default one on all its cores.
         progress: wraps the steps of each epoch.
         told: is given each epoch when it is done.
 
@@ -122,7 +126,7 @@ def finetune(
     held = None if validation_data is None else dataset(base, validation_data)
     loop = loop_of(base, samples, held, config, worker_threads() if workers is None else workers, Alone(), checkpoint)
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
-    if instances is None:
+    if instances is None and machines is None:
         reached, left_out = loop.run(begun, progress, told), in_order(loop.feed.left_out)
     else:
         with scratch_folder() as folder:
@@ -135,21 +139,28 @@ def finetune(
                 str(checkpoint or folder / "checkpoint"),
                 loop.identity,
             )
-            reached, left_out = _on_instances(job, str(instances), begun, loop, progress, told)
+            spread = str(instances or "machine"), machines
+            reached, left_out = _on_instances(job, *spread, begun, loop, progress, told)
     return result_of(model, base, loop, begun, reached, left_out)
 
 
 def _on_instances(
-    job: Job, policy: str, begun: Optional[Checkpoint], loop: Loop, progress: Progress, told: Told
+    job: Job,
+    policy: str,
+    machines: Optional[Machines],
+    begun: Optional[Checkpoint],
+    loop: Loop,
+    progress: Progress,
+    told: Told,
 ) -> tuple[Checkpoint, tuple[LeftOut, ...]]:
     """Train on instances; the last checkpoint, and the samples that were left out."""
     path = Path(job.checkpoint)
     placements = place(policy, read_topology())
-    check_shared(loop.config, len(placements))
+    check_shared(loop.config, len(placements) * (machines.number if machines else 1))
     if begun is None:
         path.unlink(missing_ok=True)
     done = len(begun.epochs) if begun else 0
-    left_out = train_on_instances(job, placements, done, loop.feed.steps, progress, told)
+    left_out = train_on_instances(job, placements, machines, done, loop.feed.steps, progress, told)
     reached = read_checkpoint(path, loop.identity)
     if reached is None:
         raise TrainingError(f"the checkpoint {path} was removed; give the same command again")

@@ -2,8 +2,9 @@
 
     python -m quantkit.training.instance_process SETTINGS
 
-SETTINGS is a JSON object: a ``Job``, and ``cpus``, ``nodes`` and ``channel``. The first instance tells its steps and
-epochs; each tells at the end which samples it has left out, or what stopped it.
+SETTINGS is a JSON object: a ``Job``, ``instances`` (of all machines), ``leads`` (it is the first of its machine),
+``cpus``, ``nodes`` and ``channel``. The one that leads writes the checkpoint, and tells its steps and epochs; each
+tells at the end which samples it has left out, or what stopped it.
 """
 
 from __future__ import annotations
@@ -56,37 +57,38 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     from quantkit.models.load import load_model
     from quantkit.training.augmentation import Augmentation
     from quantkit.training.checkpoint import read_checkpoint
-    from quantkit.training.communication import KVStore
+    from quantkit.training.communication import Alone, KVStore
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.feed import part_of, readable_in_any_order
     from quantkit.training.finetune import loop_of
-    from quantkit.training.instances import Job
+    from quantkit.training.team import Job
 
+    instances, leads = settings.pop("instances"), settings.pop("leads")
     job = Job(**settings)
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
     samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad))
-    communication = KVStore()
+    communication = KVStore() if instances > 1 else Alone()
     held = None
     if job.validation is not None:
         share = part_of(load_data(job.validation), communication.rank, communication.instances)
         held = dataset(model, share)
     workers = worker_threads() if job.workers is None else job.workers
-    loop = loop_of(model, samples, held, config, workers, communication, Path(job.checkpoint))
-    begun = read_checkpoint(Path(job.checkpoint), job.identity)
-    first = communication.rank == 0
+    path = Path(job.checkpoint)
+    loop = loop_of(model, samples, held, config, workers, communication, path if leads else None)
+    begun = read_checkpoint(path, job.identity)
 
     def progress(stream: Iterable[T], total: int, title: str) -> Iterator[T]:
         told = 0.0
         for step, item in enumerate(stream, 1):
             yield item
-            if first and time.monotonic() - told > _TELL_EVERY:
+            if leads and time.monotonic() - told > _TELL_EVERY:
                 told = time.monotonic()
                 send(channel, step=step)
 
     def tell(epoch: Epoch) -> None:
-        if first:
+        if leads:
             send(channel, epoch=asdict(epoch))
 
     replace(loop, identity=job.identity).run(begun, progress, tell)

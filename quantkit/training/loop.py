@@ -55,7 +55,7 @@ class Loop:
         feed: the samples that it learns from.
         held: those that each epoch is judged on; None: it is not.
         communication: the instances.
-        checkpoint: where the state goes after each epoch; None: nowhere. The first instance writes it.
+        checkpoint: where the state goes after each epoch; None: nowhere.
         identity: see ``identity_of``.
     """
 
@@ -85,12 +85,8 @@ class Loop:
             DataError: samples cannot be used.
             QuantkitError: the checkpoint cannot be written.
         """
-        several = self.communication.instances > 1
-        if several and not all_have(self.communication, self.feed.digest(_COMPARED)):
-            raise DataError(
-                f"the samples of {self.feed.samples.name} are not the same on all instances; give all the same files, "
-                "and the same version of quantkit"
-            )
+        if self.communication.instances > 1:
+            self._compare(len(begun.epochs) if begun else 0)
         trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication)
         if begun is not None:
             try:
@@ -103,10 +99,23 @@ class Loop:
         while reached is None or not self._is_done(reached):
             number = len(reached.epochs) + 1 if reached else 1
             reached = self._after(self._epoch(trained, number, progress), trained, reached)
-            if self.checkpoint is not None and self.communication.rank == 0:
+            if self.checkpoint is not None:
                 write_checkpoint(self.checkpoint, reached)
             told(reached.epochs[-1])
         return reached
+
+    def _compare(self, done: int) -> None:
+        """Make sure that all instances begin alike."""
+        if not all_have(self.communication, self.feed.digest(_COMPARED)):
+            raise DataError(
+                f"the samples of {self.feed.samples.name} are not the same on all instances; give all the same files, "
+                "and the same options"
+            )
+        if not all_have(self.communication, hashlib.sha256(str(done).encode()).digest()):
+            raise DataError(
+                f"the instances do not go on after the same epoch, here after {done}; copy the newest checkpoint to "
+                "all machines, or begin anew with --restart (restart=True)"
+            )
 
     def _is_done(self, reached: Checkpoint) -> bool:
         patience, done = self.config.patience, len(reached.epochs)

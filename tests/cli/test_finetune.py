@@ -165,3 +165,39 @@ def test_samples_that_are_no_images_are_learned_as_they_are(run: Run, checkpoint
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "classes = 7" in Path("tiny-finetuned/card.toml").read_text()
+
+
+@pytest.mark.requires("two-cpus")
+@pytest.mark.timeout(300)
+def test_machines_train_together(card: Path, photos: Path, tmp_path: Path) -> None:
+    """Both are this one, and share its first core."""
+    from quantkit.training.machines import on_this_machine
+
+    def on_both(*more: Any, seeds: tuple[int, int] = (0, 0)) -> list[tuple[int, str, str]]:
+        words = ("--train", photos, "--val", photos, "--classes", 3, "--batch-size", 12, "--epochs", 2, *more)
+        point = on_this_machine()
+        running = []
+        for number, seed in enumerate(seeds):
+            (tmp_path / str(number)).mkdir(exist_ok=True)
+            meeting = ("--machines", 2, "--machine", number, "--scheduler", f"{point.host}:{point.port}")
+            apart = tmp_path / str(number)
+            running.append(start(apart, "finetune", card, *words, *meeting, "--instances", "1x1", "--seed", seed))
+        ended = [process.communicate(timeout=120) for process in running]
+        return [(process.returncode, *texts) for process, texts in zip(running, ended)]
+
+    for code, _, errors in on_both():
+        assert code == 0, errors
+        assert "epoch 2/2" in errors
+    made = [(tmp_path / str(number) / "tiny-finetuned/model-0000.params").read_bytes() for number in (0, 1)]
+    assert made[0] == made[1]
+    # Where seeds differ, so do orders.
+    for code, _, errors in on_both("--force", seeds=(0, 1)):
+        assert (
+            code == 2 and "are not the same on all instances; give all the same files, and the same options" in errors
+        )
+
+
+def test_machines_need_a_place_to_meet(run: Run, card: Path, photos: Path) -> None:
+    result = tuned(run, card, photos, "--machines", 2)
+    assert result.exit_code == 2 and "--machines needs --scheduler HOST:PORT" in result.stderr
+    assert tuned(run, card, photos, "--machines", 2, "--scheduler", "here").exit_code == 2

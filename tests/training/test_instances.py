@@ -61,6 +61,14 @@ def test_two_instances_compute_what_one_does(data: str) -> None:
     assert [epoch.samples for epoch in two.epochs] == [64] * 3
 
 
+def test_one_instance_needs_nobody(data: str) -> None:
+    config = replace(CONFIG, epochs=1)
+    here, apart = (trained(data, config, instances=instances) for instances in (None, "1x1"))
+    for name, value in params(apart).items():
+        # The engine adds up in another order where a process may use fewer processors.
+        assert params(here)[name] == pytest.approx(value, rel=1e-5, abs=1e-6)
+
+
 def test_statistics_are_those_of_all_instances(data: str, undisturbed: FineTuned) -> None:
     assert not left_running()
     one = trained(data, instances=None)
@@ -103,7 +111,7 @@ def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, mod
 
 
 def test_one_that_hangs_is_replaced(data: str, undisturbed: FineTuned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.training.instances._PATIENCE", 6.0)
+    monkeypatch.setattr("quantkit.training.team._PATIENCE", 6.0)
     stopped: list[int] = []
 
     def disturb(epoch: Epoch) -> None:

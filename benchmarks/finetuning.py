@@ -1,0 +1,240 @@
+"""What fine-tuning brings on real data, and what is left of it in INT8.
+
+    python benchmarks/finetuning.py --out benchmarks/results/finetuning
+
+Trained networks learn other classes, with the defaults of `quantkit finetune` but for what a row names. What is learned
+from, what chooses the epoch and what is judged are three sets without a common sample. INT8 has the preset `best`,
+calibrated with 100 of the training samples; it is compared with FP32 by McNemar's test. Time is that of training alone,
+on all cores, while nothing else runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+from command_line import Document, arguments, data_root, described, host_facts, run, table, write_results
+
+import quantkit
+from quantkit.data.arrays import arrays
+from quantkit.errors import DataError
+from quantkit.training.augmentation import Augmentation
+from quantkit.training.config import TrainingConfig
+
+_COLUMNS = (
+    "network",
+    "learns",
+    "samples",
+    "epochs",
+    "minutes",
+    "images/s",
+    "waiting, %",
+    "cost at 1 per hour",
+    "judged on",
+    "top-1, FP32",
+    "top-1, INT8",
+    "INT8 against FP32",
+)
+
+# ImageNet's first classes are animals.
+_ANIMALS = 398
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Samples to learn from, to choose the epoch by, and to judge on."""
+
+    learned: quantkit.Samples
+    choosing: quantkit.Samples
+    judged: quantkit.Samples
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and what it learns; ``sets`` finds the samples in the folder of real data."""
+
+    weights: str
+    learns: str
+    classes: int
+    input_shape: tuple[int, ...]
+    preprocess: quantkit.Preprocess
+    config: TrainingConfig
+    sets: Callable[[Path], Sets]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a case; accuracies are shares from 0 to 1."""
+
+    network: str
+    learns: str
+    samples: int
+    epochs: int
+    seconds: float
+    throughput: float
+    waiting: float
+    judged: int
+    fp32: float
+    int8: float
+    verdict: str
+    p_value: Optional[float]
+
+
+def main() -> None:
+    """Train every network named on the command line."""
+    options = arguments(__doc__).parse_args()
+    root = data_root()
+    rows: list[Row] = []
+    print("\n".join(table(_COLUMNS)), flush=True)
+    for case in CASES:
+        if not options.network or any(part in case.weights for part in options.network):
+            rows.append(outcome(case, root))
+            print(_line(asdict(rows[-1])), flush=True)
+    if options.out is not None:
+        parts = "".join(f" --network {part}" for part in options.network or ())
+        figures = {"rows": [asdict(each) for each in rows]}
+        write_results(options.out, f"python benchmarks/finetuning.py{parts}", host_facts(), figures, page)
+
+
+def outcome(case: Case, root: Path) -> Row:
+    """Train, quantize and judge."""
+    model = quantkit.load_model(
+        root / "weights" / case.weights, input_shape=case.input_shape, preprocess=case.preprocess
+    )
+    sets = case.sets(root)
+    trained = quantkit.finetune(model, sets.learned, sets.choosing, classes=case.classes, config=case.config)
+    config = quantkit.QuantizationConfig(num_samples=100, preset="best")
+    int8 = quantkit.quantize(trained.model, sets.learned, config)
+    found = quantkit.evaluate(int8, sets.judged, trained.model)
+    compared = next(each.result for each in found.comparisons if each.measure == "accuracy")
+    seconds = sum(epoch.seconds for epoch in trained.epochs)
+    return Row(
+        case.weights,
+        case.learns,
+        len(sets.learned),
+        len(trained.epochs),
+        seconds,
+        sum(epoch.samples for epoch in trained.epochs) / seconds,
+        sum(epoch.waited for epoch in trained.epochs) / seconds,
+        found.images,
+        found.accuracy["reference"].top1,
+        found.accuracy["network"].top1,
+        compared.verdict,
+        getattr(compared, "p_value", None),
+    )
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    note = (
+        "Top-1 in percent, of samples that neither the training nor the choice of its epoch has seen. The verdict is "
+        "McNemar's, with its p-value."
+    )
+    return "\n".join([described(document), "", note, "", *table(_COLUMNS), *map(_line, document["rows"])]) + "\n"
+
+
+def _line(row: dict[str, object]) -> str:
+    found = Row(**row)  # type: ignore[arg-type]
+    verdict = found.verdict if found.p_value is None else f"{found.verdict}, p = {found.p_value:.2g}"
+    facts = (
+        found.network,
+        found.learns,
+        found.samples,
+        found.epochs,
+        f"{found.seconds / 60:.1f}",
+        f"{found.throughput:.1f}",
+        f"{100 * found.waiting:.1f}",
+        f"{found.seconds / 3600:.3f}",
+        found.judged,
+        f"{100 * found.fp32:.2f}",
+        f"{100 * found.int8:.2f}",
+        verdict,
+    )
+    return f"| {' | '.join(map(str, facts))} |"
+
+
+def _digits(root: Path) -> Sets:
+    """Scikit-learn's digits: a fifth of the training split chooses the epoch."""
+    samples = list(quantkit.load_data("digits:train"))
+    return Sets(
+        _stacked([each for place, each in enumerate(samples) if place % 5], "digits to learn from"),
+        _stacked(samples[::5], "digits to choose by"),
+        quantkit.load_data("digits:test"),
+    )
+
+
+def _of_cifar(root: Path) -> Sets:
+    """Five of CIFAR-10's classes: bird, cat, deer, dog, frog."""
+    classes = [2, 3, 4, 5, 6]
+    learned, judged = (_chosen(root / "cifar10" / name, classes) for name in ("train-2000.npz", "test-even.npz"))
+    return Sets(
+        _stacked([each for place, each in enumerate(learned) if place % 5], "five classes to learn from"),
+        _stacked(learned[::5], "five classes to choose by"),
+        _stacked(judged, "five classes of the test images"),
+    )
+
+
+def _animals(root: Path) -> Sets:
+    """Photographs: is the labelled object an animal?"""
+    folder = root / "imagenet"
+    samples = [*quantkit.load_data(f"{folder}:calib"), *quantkit.load_data(f"{folder}:test")]
+    told = [replace(each, label=int(_class(each.label) < _ANIMALS)) for each in samples]
+    return Sets(
+        _stacked([each for place, each in enumerate(told) if place % 5 > 1], "photographs to learn from"),
+        _stacked(told[::5], "photographs to choose by"),
+        _stacked(told[1::5], "photographs to judge on"),
+    )
+
+
+def _class(label: object) -> int:
+    if not isinstance(label, int):
+        raise DataError("a photograph has no class")
+    return label
+
+
+def _chosen(path: Path, classes: list[int]) -> list[quantkit.Sample]:
+    return [
+        replace(each, label=classes.index(_class(each.label)))
+        for each in quantkit.load_data(path)
+        if each.label in classes
+    ]
+
+
+def _stacked(samples: list[quantkit.Sample], name: str) -> quantkit.Samples:
+    labels = np.array([_class(each.label) for each in samples])
+    return arrays(np.stack([each.image for each in samples]), labels, name)
+
+
+_CIFAR = quantkit.Preprocess(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+_ROTATED = quantkit.Preprocess(256, 224, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0), 127.5, rotate180=True)
+_UPRIGHT = Augmentation(smallest_crop=0.7, flip=False)
+
+CASES = (
+    Case("cifar_resnet20_v1", "digits", 10, (3, 32, 32), _CIFAR, TrainingConfig(8, augmentation=_UPRIGHT), _digits),
+    Case("cifar_resnet20_v2", "digits", 10, (3, 32, 32), _CIFAR, TrainingConfig(8, augmentation=_UPRIGHT), _digits),
+    Case(
+        "cifar_resnet20_v1",
+        "five classes of CIFAR-10",
+        5,
+        (3, 32, 32),
+        _CIFAR,
+        TrainingConfig(6, learning_rate=0.02, augmentation=Augmentation(smallest_crop=0.7)),
+        _of_cifar,
+    ),
+    Case(
+        "mobilenet0.25_relu6",
+        "animals",
+        2,
+        (3, 224, 224),
+        _ROTATED,
+        TrainingConfig(10, learning_rate=0.05, freeze=("body",)),
+        _animals,
+    ),
+)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,171 @@
+"""How training scales with instances, beside the published table of ResNet-50.
+
+    python benchmarks/training_scaling.py --out benchmarks/results/training-scaling
+
+`finetune` trains networks with random weights on random images, as many samples per instance in each step whatever the
+number of instances (the published experiments do the same), with the augmentation that is the default. Each instance
+has one core, and its own feed on that core; one instance exchanges nothing. The numbers of instances take turns in
+random order, each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count.
+Efficiency is the throughput over that of as many single instances, a geometric mean over rounds with Student's 95 %
+interval. OUT.json has every reading. Nothing else may run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from command_line import ROUNDS, Document, arguments, at_least, described, host_facts, run, table, write_results
+
+import quantkit
+from quantkit.benchmark.placement.placement import place
+from quantkit.benchmark.results.statistics import paired_ratio
+from quantkit.files.folders import scratch_folder
+from quantkit.host.topology import read_topology
+
+CLASSES = 10
+_COLUMNS = ("network", "parameters", "batch of an instance", "instances", "images/s", "efficiency, %", "waiting, %")
+
+# Table 1 of the article in shared/published: ResNet-50 v1 on ImageNet, an instance on each socket, Horovod.
+PUBLISHED = ((1, 100.0), (2, 98.86), (4, 93.27), (8, 93.31), (16, 92.65), (32, 92.98))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to train: its name, the size of the images that are decoded for it, and the batch of an instance."""
+
+    network: str
+    side: int
+    batch: int
+    steps: int
+
+
+SUBJECTS = (
+    Subject("cifar_resnet20_v1", 32, 32, 20),
+    Subject("mobilenet1.0", 256, 16, 5),
+    Subject("resnet18_v1", 256, 16, 5),
+    Subject("resnet50_v1", 256, 8, 5),
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A reading: images per second of all instances together, and the share of time that they waited for data."""
+
+    throughput: float
+    waiting: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A network on a number of instances; ``turns`` are those of the rounds, in their order."""
+
+    network: str
+    parameters: int
+    batch: int
+    instances: int
+    turns: Sequence[Turn]
+
+
+def main() -> None:
+    """Measure every network named on the command line."""
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=ROUNDS, default=5)
+    parser.add_argument("--epochs", type=at_least(2), default=3, help="of each turn, the first does not count")
+    parser.add_argument("--instances", help="the largest number of instances of one core (default: all cores)")
+    options = parser.parse_args()
+    most = int(options.instances or len(place("core", read_topology())))
+    wanted = [each for each in SUBJECTS if not options.network or any(part in each.network for part in options.network)]
+    cells: list[Cell] = []
+    for subject in wanted:
+        found = list(of_network(subject, most, options.rounds, options.epochs))
+        cells += found
+        print("\n".join(lines(found)), flush=True)
+    if options.out is not None:
+        parts = "".join(f" --network {part}" for part in options.network or ())
+        command = f"python benchmarks/training_scaling.py{parts} --rounds {options.rounds} --epochs {options.epochs}"
+        write_results(options.out, command, host_facts(), {"cells": [asdict(each) for each in cells]}, page)
+
+
+def of_network(subject: Subject, most: int, rounds: int, epochs: int) -> Iterator[Cell]:
+    """The network on 1, 2, 4, ... instances, up to ``most``."""
+    numbers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+    model = quantkit.load_model(subject.network, weights="random", quiet=True)
+    parameters = sum(value.size for value in model.graph.params.values())
+    shuffled = random.Random(0)
+    turns: dict[int, list[Turn]] = {number: [] for number in numbers}
+    with scratch_folder() as scratch:
+        images = stored(scratch / "images.npz", subject, max(numbers))
+        for _ in range(rounds):
+            for number in shuffled.sample(numbers, len(numbers)):
+                turns[number].append(one_turn(model, images, subject, number, epochs))
+    for number in numbers:
+        yield Cell(subject.network, parameters, subject.batch, number, turns[number])
+
+
+def stored(path: Path, subject: Subject, most: int) -> Path:
+    """Random images for the steps of an epoch of ``most`` instances."""
+    drawn = np.random.default_rng(0)
+    number = subject.steps * subject.batch * most
+    x = drawn.integers(0, 256, (number, subject.side, subject.side, 3), dtype=np.uint8)
+    np.savez(path, x=x, y=drawn.integers(0, CLASSES, number))
+    return path
+
+
+def one_turn(model: quantkit.Model, images: Path, subject: Subject, instances: int, epochs: int) -> Turn:
+    """Train for some epochs."""
+    config = quantkit.TrainingConfig(epochs=epochs, batch_size=subject.batch * instances, learning_rate=1e-3)
+    trained = quantkit.finetune(
+        model, str(images), classes=CLASSES, config=config, instances=f"{instances}x1", workers=1
+    )
+    counted = trained.epochs[1:]
+    seconds = sum(epoch.seconds for epoch in counted)
+    return Turn(sum(epoch.samples for epoch in counted) / seconds, sum(epoch.waited for epoch in counted) / seconds)
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    cells = [Cell(**{**each, "turns": [Turn(**turn) for turn in each["turns"]]}) for each in document["cells"]]
+    published = [f"| {number} | {100 * efficiency / 100:.2f} |" for number, efficiency in PUBLISHED]
+    parts = (
+        described(document),
+        "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "
+        "interval over rounds; waiting is the share of time in which a network waited for data.",
+        "\n".join([*table(_COLUMNS), *lines(cells)]),
+        "Published for ResNet-50 v1 on ImageNet, an instance on each socket, on up to 16 machines, with Horovod:",
+        "\n".join([*table(("instances", "efficiency, %")), *published]),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def lines(cells: Sequence[Cell]) -> list[str]:
+    """The rows of the table."""
+    single = {cell.network: cell for cell in cells if cell.instances == 1}
+    return [_line(cell, single[cell.network]) for cell in cells]
+
+
+def _line(cell: Cell, single: Cell) -> str:
+    speeds = [turn.throughput for turn in cell.turns]
+    efficiency = "100"
+    if cell.instances > 1:
+        ratio = paired_ratio(speeds, [cell.instances * turn.throughput for turn in single.turns])
+        efficiency = f"{100 * ratio.value:.1f} [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
+    waiting = 100 * float(np.mean([turn.waiting for turn in cell.turns]))
+    parameters = f"{cell.parameters / 1e6:.1f} million"
+    facts = (
+        cell.network,
+        parameters,
+        cell.batch,
+        cell.instances,
+        f"{np.median(speeds):.1f}",
+        efficiency,
+        f"{waiting:.1f}",
+    )
+    return f"| {' | '.join(map(str, facts))} |"
+
+
+if __name__ == "__main__":
+    run(main)

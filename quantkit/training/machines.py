@@ -1,0 +1,85 @@
+"""Machines that train a network together, and where their instances find each other."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from quantkit.errors import UserError
+from quantkit.kinds import whole_number
+
+_LOCALHOST = "127.0.0.1"
+_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):(?P<port>\d{1,5})")
+
+
+class MeetingPoint(NamedTuple):
+    """Where the processes of a training find each other.
+
+    Attributes:
+        host: that of the scheduler of MXNet's parameter server.
+        port: its port.
+        own: this machine's address, by which the others reach it.
+    """
+
+    host: str
+    port: int
+    own: str
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Machines that train together; the same command runs on each, with another ``own``.
+
+    Attributes:
+        number: how many there are.
+        own: the number of this one, from 0.
+        scheduler: ``HOST:PORT``, where machine 0 listens for the others.
+
+    Raises:
+        UserError: a value is impossible.
+    """
+
+    number: int
+    own: int
+    scheduler: str
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        object.__setattr__(self, "number", whole_number("machines", self.number, 1, 2))
+        object.__setattr__(self, "own", whole_number("machine", self.own, 0, 0))
+        if self.own >= self.number:
+            raise UserError(
+                f"machine is {self.own} of {self.number} machines; give a number from 0 to {self.number - 1}"
+            )
+        match = _ADDRESS.fullmatch(self.scheduler)
+        if match is None or not 0 < int(match["port"]) < 1 << 16:
+            raise UserError(f"scheduler is {self.scheduler!r}; give the address of machine 0, such as 10.0.0.1:9000")
+
+    def meeting_point(self) -> MeetingPoint:
+        """Where the machines meet.
+
+        Raises:
+            UserError: there is no way to machine 0.
+        """
+        host, _, port = self.scheduler.rpartition(":")
+        host = host.strip("[]")
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                # Sends nothing; the system chooses the address from which it would.
+                probe.connect(address)
+                own = str(probe.getsockname()[0])
+        except OSError as error:
+            raise UserError(
+                f"cannot reach {self.scheduler}: {error.strerror or error}; give the address of machine 0 (--scheduler)"
+            ) from error
+        return MeetingPoint(str(address[0]), int(port), own)
+
+
+def on_this_machine() -> MeetingPoint:
+    """Where instances of this machine alone meet: a free port that nobody else reaches."""
+    with socket.socket() as probe:
+        probe.bind((_LOCALHOST, 0))
+        return MeetingPoint(_LOCALHOST, int(probe.getsockname()[1]), _LOCALHOST)

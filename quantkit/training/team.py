@@ -1,0 +1,170 @@
+"""The processes of a training on this machine: what they are started with, and what they tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Optional
+
+from quantkit.backends.mxnet.subprocesses import environment
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.data.left_out import LeftOut
+from quantkit.deployment.child_messages import LOADING_PATIENCE
+from quantkit.deployment.child_process import ChildProcess
+from quantkit.errors import InstanceError
+from quantkit.progress import Progress
+from quantkit.training.machines import Machines, MeetingPoint, on_this_machine
+
+# Seconds without a step, after which instances count as hanging. The first step waits for the loading.
+_PATIENCE = 300.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What instances train, as JSON values; see ``finetune``.
+
+    Attributes:
+        card: the path of the network's card.
+        train: the name of the training samples.
+        validation: that of the validation samples.
+        config: of the training.
+        workers: of each instance; None: one for each of its processors.
+        skip_bad: how many samples each instance may leave out.
+        checkpoint: the path of the file.
+        identity: the hash of what decides the training.
+    """
+
+    card: str
+    train: str
+    validation: Optional[str]
+    config: Mapping[str, Any]
+    workers: Optional[int]
+    skip_bad: int
+    checkpoint: str
+    identity: str
+
+
+class Team:
+    """The processes of a training on this machine.
+
+    They are the instances and, if there are several, a server of MXNet's parameter server, and on the first machine its
+    scheduler. The first instance of each machine writes the checkpoint there, and tells of steps and epochs.
+    """
+
+    def __init__(self, job: Job, placements: Sequence[Placement], machines: Optional[Machines]) -> None:
+        self._job, self._placements, self._machines = job, placements, machines
+        self._number = len(placements) * (machines.number if machines else 1)
+        self._stack = ExitStack()
+        self._others: list[ChildProcess] = []
+        self._instances: list[ChildProcess] = []
+        self._left_out: dict[int, LeftOut] = {}
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The samples that instances have left out, by position."""
+        return tuple(self._left_out[position] for position in sorted(self._left_out))
+
+    def __enter__(self) -> Team:
+        try:
+            point = self._machines.meeting_point() if self._machines else on_this_machine()
+            for role in self._roles():
+                self._others.append(
+                    self._started(f"the {role} of the training", "parameter_server", {}, role, point, 1)
+                )
+            for placement in self._placements:
+                settings = {
+                    **asdict(self._job),
+                    "cpus": placement.cpus,
+                    "nodes": placement.nodes,
+                    "instances": self._number,
+                    "leads": not self._instances,
+                }
+                process = self._started(
+                    "an instance of the training", "instance_process", settings, "worker", point, placement.threads
+                )
+                self._instances.append(process)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _roles(self) -> tuple[str, ...]:
+        """The processes of the parameter server on this machine."""
+        if self._number == 1:
+            # Nobody to exchange anything with.
+            return ()
+        return ("server",) if self._machines and self._machines.own else ("scheduler", "server")
+
+    def _started(
+        self, noun: str, module: str, settings: Mapping[str, Any], role: str, point: MeetingPoint, threads: int
+    ) -> ChildProcess:
+        variables = environment(
+            DMLC_ROLE=role,
+            DMLC_PS_ROOT_URI=point.host,
+            DMLC_PS_ROOT_PORT=str(point.port),
+            DMLC_NODE_HOST=point.own,
+            DMLC_NUM_SERVER=str(self._machines.number if self._machines else 1),
+            DMLC_NUM_WORKER=str(self._number),
+            OMP_NUM_THREADS=str(threads),
+        )
+        process = ChildProcess(noun, f"quantkit.training.{module}", settings, variables)
+        self._stack.callback(process.close)
+        return process
+
+    def epochs(self, done: int, steps: int, progress: Progress) -> Iterator[Mapping[str, Any]]:
+        """What the first instance tells of each epoch, until all have ended."""
+        messages = self._messages()
+        epochs = int(self._job.config["epochs"])
+        for number in range(done + 1, epochs + 1):
+            told: list[Mapping[str, Any]] = []
+            for _ in progress(_steps(messages, steps, told), steps, f"epoch {number} of {epochs}"):
+                pass
+            if not told:
+                return
+            yield told[0]
+        for _ in messages:
+            pass
+
+    def _messages(self) -> Iterator[Mapping[str, Any]]:
+        """What instances tell, until the last has told that it is done."""
+        channels = {process.channel: process for process in self._instances}
+        deadline = time.monotonic() + LOADING_PATIENCE
+        while channels:
+            for ready in wait([*channels], timeout=1.0):
+                channel = ready if isinstance(ready, Connection) else None
+                process = channels[channel] if channel is not None else None
+                if channel is None or process is None:
+                    continue
+                message = process.answer(_PATIENCE)
+                deadline = time.monotonic() + _PATIENCE
+                if "left_out" in message:
+                    self._left_out |= {each["position"]: LeftOut(**each) for each in message["left_out"]}
+                    del channels[channel]
+                else:
+                    yield message
+            for process in (*self._others, *self._instances):
+                # One that is done may be gone.
+                if not process.lives() and (process in self._others or process.channel in channels):
+                    raise process.gone()
+            if time.monotonic() > deadline:
+                raise InstanceError("hung", f"no instance of the training made a step for {_PATIENCE:.0f} s")
+
+
+def _steps(messages: Iterator[Mapping[str, Any]], steps: int, told: list[Mapping[str, Any]]) -> Iterator[int]:
+    """The steps of an epoch as they are told; ``told`` gets what is told of the whole epoch."""
+    reached = 0
+    for message in messages:
+        if "epoch" in message:
+            told.append(message["epoch"])
+            break
+        while reached < min(steps, message["step"]):
+            reached += 1
+            yield reached
+    if told:
+        yield from range(reached + 1, steps + 1)
