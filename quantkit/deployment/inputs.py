@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from io import BytesIO
 from itertools import chain, islice
@@ -94,15 +94,15 @@ class InputReader:
         if isinstance(listed, np.ndarray) and floats and listed.shape[1:] == self.shape:
             yield from self._slices(listed)
             return
-        for chunk in self._chunks(listed):
+        for chunk in self._chunks(listed, self.reduced):
             yield self._stacked(chunk)
 
     def with_samples(self, samples: Any) -> Iterator[tuple[list[NamedArray], np.ndarray]]:
         """The batches with the samples as they are given, in their own size; see ``batches``."""
-        for chunk in replace(self, reduced=False)._chunks(self._listed(samples)):
+        for chunk in self._chunks(self._listed(samples), reduced=False):
             yield [sample for sample, _ in chunk], self._stacked(chunk)
 
-    def _chunks(self, listed: Iterable[Any]) -> Iterator[list[tuple[NamedArray, np.ndarray]]]:
+    def _chunks(self, listed: Iterable[Any], reduced: bool) -> Iterator[list[tuple[NamedArray, np.ndarray]]]:
         """The samples and what the network reads of each, as many at a time as are run at once.
 
         Files and large images are read in further threads, while the network runs.
@@ -112,7 +112,8 @@ class InputReader:
         # One alone, and arrays that are what the network reads, would wait for the threads to start.
         several = len(begun) > 1 and self._takes_time(begun[0][1])
         workers = (self.workers or worker_threads()) if several else 0
-        stream = prefetched(self._prepared, chain(begun, numbered), workers, LARGEST_BATCH + workers)
+        prepared = partial(self._prepared, reduced=reduced)
+        stream = prefetched(prepared, chain(begun, numbered), workers, LARGEST_BATCH + workers)
         with closing(stream):
             while chunk := list(islice(stream, LARGEST_BATCH)):
                 yield chunk
@@ -130,14 +131,14 @@ class InputReader:
             return sample.size > _LARGE * prod(self.shape)
         return isinstance(sample, (str, os.PathLike, bytes))
 
-    def _prepared(self, numbered: tuple[int, Any]) -> tuple[NamedArray, np.ndarray]:
+    def _prepared(self, numbered: tuple[int, Any], reduced: bool) -> tuple[NamedArray, np.ndarray]:
         """A sample, and what the network reads of it.
 
         Raises:
             DataError: it does not fit.
         """
         index, given = numbered
-        if self.reduced and isinstance(given, (str, os.PathLike)) and isinstance(self.preparation, Preprocess):
+        if reduced and isinstance(given, (str, os.PathLike)) and isinstance(self.preparation, Preprocess):
             return self._prepared_reduced(self.preparation, os.fspath(given))
         sample = self._read(given, f"{self.noun} {index}")
         if self._table is not None and isinstance(self.preparation, Preprocess) and sample.array.dtype == np.uint8:

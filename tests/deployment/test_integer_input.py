@@ -156,6 +156,22 @@ def test_every_level_of_every_channel_becomes_the_integer_of_its_value(
     assert batch.dtype == quantizer.dtype and batch.flags.c_contiguous
 
 
+def test_the_integers_of_levels_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    quantized: list[tuple[int, ...]] = []
+    quantize = InputQuantizer.quantize
+
+    def noted(quantizer: InputQuantizer, array: np.ndarray) -> np.ndarray:
+        quantized.append(array.shape)
+        return quantize(quantizer, array)
+
+    monkeypatch.setattr(InputQuantizer, "quantize", noted)
+    read, image = reader(Preprocess(), InputQuantizer(50.0, "int8")), np.full((8, 8, 3), 9, np.uint8)
+    for _ in range(2):
+        list(read.batches([image]))
+        list(read.with_samples([image]))
+    assert quantized == [(3, 1, 256)]
+
+
 def test_values_that_are_not_finite_are_refused_as_ever() -> None:
     overflowing = Preprocess(scale=1e-30, std=(1e-30, 1, 1))
     with pytest.raises(DataError, match="image 0 holds NaN or infinite values"):
