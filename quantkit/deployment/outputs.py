@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,25 +61,3 @@ class OutputReader:
                 f"check the {self.noun}, and the bundle with `quantkit verify`"
             )
         return output
-
-
-def best_classes(
-    outputs: np.ndarray, are_scores: bool, labels: Sequence[str], top: int
-) -> list[list[tuple[str, float]]]:
-    """The classes with the largest scores, best first.
-
-    Args:
-        outputs: float32 (samples, classes, ...).
-        are_scores: whether they are scores from 0 to 1; otherwise their softmax is.
-        labels: the classes' names; empty: they are called by their indices.
-        top: how many.
-    """
-    scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)
-    if not are_scores:
-        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-        scores /= scores.sum(axis=1, keepdims=True)
-    ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    return [
-        [(labels[index] if labels else str(index), float(row[index])) for index in best]
-        for row, best in zip(scores, ranked)
-    ]

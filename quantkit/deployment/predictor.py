@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional, Union
 
 import numpy as np
 
 from quantkit.bundle.bundle import Bundle
-from quantkit.data.placement import placement
-from quantkit.deployment.fastest import open_fastest
-from quantkit.deployment.inputs import Images, InputReader, NamedArray
+from quantkit.deployment.classes import best_classes, check_class_scores
+from quantkit.deployment.inputs import Images, InputReader
 from quantkit.deployment.instances import Instances
 from quantkit.deployment.monitoring import monitored
-from quantkit.deployment.network import AUTO, default_engine, known_engine, open_network
-from quantkit.deployment.outputs import OutputReader, best_classes
-from quantkit.deployment.pool import Pool
-from quantkit.deployment.runner import Outputs, Runner, RunnerStatus, Turns
+from quantkit.deployment.opening import opened_runner
+from quantkit.deployment.outputs import OutputReader
+from quantkit.deployment.runner import Outputs, RunnerStatus
 from quantkit.deployment.states import States, checked_states
-from quantkit.deployment.stream_pool import StreamPool
 from quantkit.deployment.streams import Streams
+from quantkit.deployment.task_reader import TaskReader
 from quantkit.deployment.watching.monitor import Monitor, wanted_monitor
 from quantkit.deployment.watching.watcher import MonitorStatus
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.host.threads import MOST_DECODERS
 from quantkit.kinds import of_kind, seconds, whole_number
-from quantkit.models.class_scores import is_row
-from quantkit.tasks.choose import make_task
 from quantkit.tasks.detections import Detections
 from quantkit.tasks.keypoints import Keypoints
 from quantkit.tasks.task import Task, TaskName
 from quantkit.units import counted
-
-# The outputs that detections are read from: classes, scores and boxes, or scores and boxes.
-_DETECTIONS_IN = 3
 
 
 class Predictor:
@@ -107,14 +99,15 @@ class Predictor:
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
         self._states = bundle.states
-        self._box_corners = bundle.box_corners
         self._process = OwnProcess()
         number, wanted = None if workers is None else _workers(workers), wanted_monitor(monitor)
-        self._runner, self._watcher = monitored(_loaded(bundle, engine, instances), bundle, wanted)
+        self._runner, self._watcher = monitored(opened_runner(bundle, engine, instances), bundle, wanted)
         self.engine = self._runner.engine
         quantizer = self._runner.quantizer
         self._inputs = InputReader(self.input_shape, bundle.preparation, reduced_decoding, quantizer, number)
         self._read = OutputReader(self.name, self._inputs.noun, bundle.manifest.outputs[0].shape)
+        parts = self._inputs, self._read, self.output_shapes
+        self._tasks = TaskReader(*parts, self.labels, self.preprocess, bundle.box_corners)
 
     def __repr__(self) -> str:
         """What is loaded, in which engine."""
@@ -277,7 +270,7 @@ class Predictor:
             QuantkitError: as for ``classify``, when an image's turn comes.
         """
         top = whole_number("top", top, 1, 5)
-        self._check_class_scores()
+        check_class_scores(self.manifest, self._inputs.noun)
         are_scores = self.manifest.outputs[0].scores is not None
         for outputs in self._read.first(self._outputs(self._inputs.batches(images))):
             yield from best_classes(outputs, are_scores, self.labels, top)
@@ -310,10 +303,7 @@ class Predictor:
 
         Raises:
             UserError: the first output of the network is not a map of class scores.
-            DataError: as for ``predict``.
-            EngineError: an output that is read holds NaN or infinite values.
-            BundleError: the outputs do not match the bundle's manifest.
-            ForkError: this process is a fork of the one that loaded the network.
+            DataError, EngineError, BundleError, ForkError: as for ``detect``.
         """
         return list(self.task_stream("segmentation", images))
 
@@ -325,10 +315,7 @@ class Predictor:
 
         Raises:
             UserError: the first output of the network is not a set of heatmaps.
-            DataError: as for ``predict``.
-            EngineError: an output that is read holds NaN or infinite values.
-            BundleError: the outputs do not match the bundle's manifest.
-            ForkError: this process is a fork of the one that loaded the network.
+            DataError, EngineError, BundleError, ForkError: as for ``detect``.
         """
         return list(self.task_stream("pose", images))
 
@@ -343,10 +330,7 @@ class Predictor:
         Raises:
             UserError: the outputs are of another task, or see ``detect``.
         """
-        corners, shape = self._box_corners, self.input_shape
-        return make_task(
-            name, self.output_shapes, shape, self.name, self.labels, box_corners=corners, max_overlap=max_overlap
-        )
+        return self._tasks.task(name, max_overlap)
 
     def task_stream(self, name: TaskName, images: Images, max_overlap: Optional[float] = None) -> Iterator[Any]:
         """What ``detect``, ``segment`` or ``pose`` gives, for one image after the other; images as for ``stream``.
@@ -354,35 +338,7 @@ class Predictor:
         Raises:
             QuantkitError: as for these, when an image's turn comes.
         """
-        task = self.task(name, max_overlap)
-        inner = self.input_shape[1], self.input_shape[2]
-        start, read = 0, _DETECTIONS_IN if task.name == "detection" else 1
-        chunks: deque[list[NamedArray]] = deque()
-
-        def batches() -> Iterator[np.ndarray]:
-            for chunk, batch in self._inputs.with_samples(images):
-                chunks.append(chunk)
-                yield batch
-
-        for outputs in self._outputs(batches()):
-            chunk = chunks.popleft()
-            for output in outputs[:read]:
-                self._read.finite(output, start)
-            start += len(chunk)
-            for prediction, image in zip(task.decode(outputs), chunk):
-                is_input, size = image.array.dtype != np.uint8, (image.array.shape[0], image.array.shape[1])
-                yield task.in_image(
-                    prediction, placement(None, inner, inner) if is_input else placement(self.preprocess, size, inner)
-                )
-
-    def _check_class_scores(self) -> None:
-        if not self.manifest.class_scores:
-            outputs = ", ".join(f"{output.name!r} of shape {output.shape}" for output in self.manifest.outputs)
-            advice = ", or, if the first is a row of class scores, quantize it again with --classes (class_scores=True)"
-            raise UserError(
-                f"the network {self.name!r} puts out no class scores but {outputs} for each {self._inputs.noun}; call "
-                "predict()" + (advice if is_row(self.manifest.outputs[0].shape) else "")
-            )
+        return self._tasks.stream(name, images, self._outputs, max_overlap)
 
     def _outputs(self, batches: Iterable[np.ndarray], deadline: Optional[float] = None) -> Iterator[Outputs]:
         self._check_process()
@@ -393,16 +349,6 @@ class Predictor:
 
     def _check_process(self) -> None:
         self._process.check(f"the Predictor of {self.name!r}")
-
-
-def _loaded(bundle: Bundle, engine: Optional[str], spread: Union[Instances, Streams, None]) -> Runner:
-    if spread is None:
-        if engine == AUTO:
-            return Turns(open_fastest(bundle))
-        return Turns(open_network(bundle, default_engine(bundle) if engine is None else engine))
-    fastest = open_fastest(bundle).engine if engine == AUTO else engine
-    chosen = default_engine(bundle) if fastest is None else known_engine(fastest)
-    return Pool(bundle, chosen, spread) if isinstance(spread, Instances) else StreamPool(bundle, chosen, spread)
 
 
 def _workers(workers: int) -> int:

@@ -19,9 +19,9 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.data.prefetch import prefetched
 from quantkit.data.preprocess import apply, input_pixels
+from quantkit.deployment.classes import best_classes
 from quantkit.deployment.loading import load
 from quantkit.deployment.network import RunningNetwork
-from quantkit.deployment.outputs import best_classes
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.runner import Turns
 from quantkit.errors import DataError, EngineError, UserError
