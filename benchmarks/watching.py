@@ -45,7 +45,7 @@ from quantkit.bundle import Bundle, read_bundle
 from quantkit.data.preprocess import Preprocess, apply
 from quantkit.data.samples import Samples
 from quantkit.data.sources import load_data
-from quantkit.deployment.monitoring import signal_maker
+from quantkit.deployment.monitoring import maker_of
 from quantkit.deployment.predictor import Predictor
 from quantkit.deployment.watching.drift_watch import SIZES, DriftWatch
 from quantkit.files.folders import scratch_folder
@@ -170,7 +170,7 @@ def _images(samples: Samples) -> list[np.ndarray]:
 
 def _signals(bundle: Bundle, preprocess: Preprocess, images: Sequence[np.ndarray]) -> Signals:
     """The signals of images, as the monitor of a predictor computes them."""
-    maker, predictor = signal_maker(bundle), Predictor(bundle)
+    maker, predictor = maker_of(bundle), Predictor(bundle)
     shape, parts = bundle.manifest.input.shape, []
     for start in range(0, len(images), SIZES[0]):
         some = images[start : start + SIZES[0]]

@@ -15,10 +15,9 @@ from quantkit.bundle.manifest import Settings
 from quantkit.bundle.write import Quantization, write_bundle
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.default_samples import are_default
-from quantkit.data.joined_inputs import reads_tokens
 from quantkit.data.left_out import LeftOut
 from quantkit.drift.reference import DriftReference, reference_of
-from quantkit.drift.signals import SignalMaker, Signals
+from quantkit.drift.signals import Signals, signal_maker
 from quantkit.errors import UserError
 from quantkit.evaluation.agreement import Agreement, Outputs
 from quantkit.evaluation.compare import compare
@@ -222,7 +221,9 @@ def measure_agreement(
     source = quantized.source
     everything = dataset(source.model, evaluation_data)
     chosen = everything.subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
-    of_task, maker = agreement_of(source.model), _signal_maker(quantized)
+    of_task, graph = agreement_of(source.model), quantized.graph
+    final = scores_kind(graph, graph.outputs[0])
+    maker = signal_maker(quantized.table, graph.inputs[0], source.model.preparation, source.class_scores.yes, final)
     signals: list[Signals] = []
 
     def watch(data: np.ndarray, expected: Outputs, computed: Outputs) -> None:
@@ -230,7 +231,7 @@ def measure_agreement(
             of_task.add(expected, computed)
         signals.append(maker.of_outputs(computed))
 
-    measured = compare(source, quantized.graph, chosen, progress, watch)
+    measured = compare(source, graph, chosen, progress, watch)
     if of_task is not None:
         measured = replace(measured, scores=of_task.scores)
     if are_default(chosen.name):
@@ -239,13 +240,3 @@ def measure_agreement(
         seen = everything.subset(min(quantized.table.samples, _INPUT_SAMPLES), at_most=True)
         signals += [maker.of_input(batch.data) for batch in seen.stream(BATCH_SIZE)]
     return replace(quantized, agreement=measured, drift=reference_of(signals))
-
-
-def _signal_maker(quantized: QuantizedModel) -> SignalMaker:
-    model, (name,) = quantized.source.model, quantized.graph.inputs
-    return SignalMaker(
-        quantized.table.ranges.get(name),
-        reads_tokens(model.vocabulary, model.joined),
-        quantized.source.class_scores.yes,
-        scores_kind(quantized.graph, quantized.graph.outputs[0]),
-    )

@@ -64,11 +64,6 @@ class JoinedInputs:
         return " and ".join(map(str, self.inputs))
 
 
-def reads_tokens(vocabulary: Optional[Vocabulary], joined: Optional[JoinedInputs]) -> bool:
-    """Whether a network reads token ids, by its only input's vocabulary or by its several inputs."""
-    return vocabulary is not None or any(each.vocabulary for each in (joined.inputs if joined else ()))
-
-
 def record_of(arrays: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """The arrays of one sample as one structured array without axes.
 

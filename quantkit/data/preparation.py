@@ -40,6 +40,13 @@ def network_input(
     return sample
 
 
+def reads_tokens(preparation: Preparation) -> bool:
+    """Whether a network reads token ids, as its only input or as one of several."""
+    if isinstance(preparation, JoinedInputs):
+        return any(each.vocabulary is not None for each in preparation.inputs)
+    return isinstance(preparation, Vocabulary)
+
+
 def _only(sample: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
     """The array of a network's one input among several: ``x``, but for what would be wrong labels."""
     names = sample.dtype.names or ()

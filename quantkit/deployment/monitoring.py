@@ -9,7 +9,6 @@ import numpy as np
 
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.read import read_bundle
-from quantkit.data.joined_inputs import reads_tokens
 from quantkit.deployment.monitored_runner import MonitoredRunner
 from quantkit.deployment.network import open_network
 from quantkit.deployment.runner import Runner, Turns
@@ -20,7 +19,7 @@ from quantkit.deployment.watching.monitor import Monitor, shadowed_every
 from quantkit.deployment.watching.shadow import Shadow
 from quantkit.deployment.watching.watcher import Watcher
 from quantkit.drift.reference import DriftReference
-from quantkit.drift.signals import SignalMaker
+from quantkit.drift.signals import SignalMaker, signal_maker
 from quantkit.errors import UserError
 
 
@@ -49,7 +48,7 @@ def opened_watcher(bundle: Bundle, engine: str, monitor: Monitor) -> Watcher:
         QuantkitError: the reference cannot be opened.
     """
     reference = _reference(bundle)
-    maker = signal_maker(bundle)
+    maker = maker_of(bundle)
     if min(DriftWatch(reference).smallest_distances.values()) > 1:
         raise UserError(
             f"{bundle.directory} was made with {reference.samples} calibration samples, too few to tell drift "
@@ -81,19 +80,15 @@ def _with_agreement(reference: DriftReference, bundle: Bundle, monitor: Monitor)
     return reference.with_agreement(found.top1, found.images)
 
 
-def signal_maker(bundle: Bundle) -> SignalMaker:
+def maker_of(bundle: Bundle) -> SignalMaker:
     """What computes the signals of a bundle's network.
 
     Raises:
         BundleError: its calibration table cannot be read.
     """
     table, manifest = bundle.table, bundle.manifest
-    return SignalMaker(
-        None if table is None else table.ranges.get(manifest.input.name),
-        reads_tokens(manifest.input.vocabulary, bundle.joined),
-        manifest.class_scores,
-        manifest.outputs[0].scores,
-    )
+    final = manifest.outputs[0].scores
+    return signal_maker(table, manifest.input.name, bundle.preparation, manifest.class_scores, final)
 
 
 def _shadow(bundle: Bundle, engine: str, monitor: Monitor, maker: SignalMaker) -> Optional[Shadow]:

@@ -10,6 +10,8 @@ from typing import Literal, Optional
 import numpy as np
 
 from quantkit.calibration.ranges import Range
+from quantkit.calibration.table import CalibrationTable
+from quantkit.data.preparation import Preparation, reads_tokens
 
 Signals = Mapping[str, np.ndarray]
 """The values of each signal, float64 of shape (samples,), by its name."""
@@ -93,6 +95,26 @@ class SignalMaker:
                     found["output.entropy"] = -(np.exp(logarithms) * logarithms).sum(axis=1)
             found[f"{prefix}.mean"], found[f"{prefix}.spread"] = values.mean(axis=1), values.std(axis=1)
         return found
+
+
+def signal_maker(
+    table: Optional[CalibrationTable],
+    input_name: str,
+    preparation: Preparation,
+    class_scores: bool,
+    final: Optional[Literal["softmax", "sigmoid"]],
+) -> SignalMaker:
+    """What computes the signals of a network, when it is quantized and when it is deployed.
+
+    Args:
+        table: its calibration; None: it has none.
+        input_name: the name of its input.
+        preparation: how samples become that.
+        class_scores: see ``SignalMaker``.
+        final: see ``SignalMaker``.
+    """
+    bounds = None if table is None else table.ranges.get(input_name)
+    return SignalMaker(bounds, reads_tokens(preparation), class_scores, final)
 
 
 def log_probabilities(rows: np.ndarray, are_probabilities: bool) -> np.ndarray:

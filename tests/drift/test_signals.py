@@ -8,7 +8,12 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import entropy
 
 from quantkit.calibration.ranges import Range
-from quantkit.drift.signals import SignalMaker, log_probabilities, margins
+from quantkit.calibration.table import CalibrationTable
+from quantkit.data.joined_inputs import JoinedInput, JoinedInputs
+from quantkit.data.preparation import Preparation
+from quantkit.data.preprocess import Preprocess
+from quantkit.data.vocabulary import Vocabulary
+from quantkit.drift.signals import SignalMaker, log_probabilities, margins, signal_maker
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.normal([[[[1.0]], [[2.0]], [[4.0]]]], [[[[1.0]], [[3.0]], [[1.0]]]], (5, 3, 32, 32)).astype(np.float32)
@@ -63,6 +68,28 @@ def test_few_features_are_signals_themselves_and_many_are_not() -> None:
 
 def test_tokens_have_no_signals() -> None:
     assert SignalMaker(reads_tokens=True).of_input(np.ones((2, 9), np.float32)) == {}
+
+
+def test_a_network_has_the_range_of_its_own_input() -> None:
+    own, other = Range(-2.0, 5.0), Range(0.0, 1.0)
+    table = CalibrationTable("minmax", 4, "photos", {"data": own, "conv0": other}, "", "")
+    made = signal_maker(table, "data", Preprocess(), True, "softmax")
+    assert made == SignalMaker(own, False, True, "softmax")
+    assert signal_maker(None, "data", Preprocess(), False, None) == SignalMaker()
+
+
+@pytest.mark.parametrize(
+    ("preparation", "expected"),
+    [
+        (None, False),
+        (Preprocess(), False),
+        (Vocabulary("table", 9), True),
+        (JoinedInputs((JoinedInput("left", (2, 3)), JoinedInput("right", (4,)))), False),
+        (JoinedInputs((JoinedInput("left", (2, 3)), JoinedInput("ids", (4,), Vocabulary("table", 9)))), True),
+    ],
+)
+def test_networks_that_read_tokens(preparation: Preparation, expected: bool) -> None:
+    assert signal_maker(None, "data", preparation, False, None).reads_tokens is expected
 
 
 @pytest.mark.parametrize("final", [None, "softmax"])
