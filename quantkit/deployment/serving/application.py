@@ -44,11 +44,11 @@ def application(
         has_metrics: whether the figures have an address, which are those of this process alone.
     """
     app: FastAPI = FastAPIOffline(title="quantkit", version=__version__, redoc_url=None)
-    if token is not None:
-        app.add_middleware(Bearer, token=token)
     served = [each for versions in models.values() for each in versions.values()]
     metrics = Metrics(served)
     inference = Inference(limits, metrics, threads)
+    if token is not None:
+        app.add_middleware(Bearer, token=token, refused=metrics.refused)
 
     def found(name: str, version: Optional[str] = None) -> Served:
         if name not in models:
@@ -60,6 +60,7 @@ def application(
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> Response:
+        metrics.refused(error.status_code)
         return refusal(error.status_code, str(error.detail))
 
     @app.get("/v2/health/live", tags=["health"])

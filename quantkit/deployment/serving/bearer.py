@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +25,14 @@ _LARGEST_TOKEN = 4096
 
 @dataclass(frozen=True)
 class Bearer:
-    """Refuses requests without ``Authorization: Bearer TOKEN`` (RFC 6750), but for those of health."""
+    """Refuses requests without ``Authorization: Bearer TOKEN`` (RFC 6750), but for those of health.
+
+    ``refused`` is called with the status of each refusal.
+    """
 
     app: ASGIApp
     token: str
+    refused: Callable[[int], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it."""
@@ -36,6 +41,7 @@ class Bearer:
         else:
             answer = refusal(401, "give the token of this server as Authorization: Bearer TOKEN")
             answer.headers["www-authenticate"] = "Bearer"
+            self.refused(answer.status_code)
             await answer(scope, receive, send)
 
     def _is_open(self, scope: Scope) -> bool:

@@ -38,6 +38,11 @@ class Metrics:
             "quantkit_request_seconds", "From a request's arrival to its answer, of those answered with 200.", _LABELS,
             registry=self._registry, buckets=_SECONDS,
         )  # fmt: skip
+        # Without the path, of which anyone could ask for ever new ones.
+        self._refused = Counter(
+            "quantkit_refused_requests", "Requests refused before they reached a model, by status.", ("status",),
+            registry=self._registry,
+        )  # fmt: skip
         self._running = Gauge("quantkit_requests_running", "Requests that are being served.", registry=self._registry)
         self._registry.register(_Queues(served))
         self._registry.register(_Signals(served))
@@ -52,6 +57,10 @@ class Metrics:
         self._requests.labels(model.name, model.version, str(status)).inc()
         if status == 200:
             self._seconds.labels(model.name, model.version).observe(seconds)
+
+    def refused(self, status: int) -> None:
+        """Count a request that is refused before it reaches a model."""
+        self._refused.labels(str(status)).inc()
 
     def page(self) -> bytes:
         """All figures."""

@@ -225,6 +225,23 @@ def test_figures_for_prometheus(served: Serve, models: Models) -> None:
     assert "process_open_fds" in told
 
 
+def test_refusals_are_counted_whatever_was_asked_for(served: Serve) -> None:
+    url, allowed = served(token=TOKEN), {"Authorization": f"Bearer {TOKEN}"}
+    for path in ("/secret", "/v2/models/digits"):
+        assert ask(url, path).status == 401
+    for path in ("/nowhere", "/v2/models/other", "/v2/models/digits/versions/7", "/static-offline-docs/none"):
+        assert ask(url, path, **allowed).status == 404
+    assert ask(url, "/v2/models/other/infer", request(FLOATS), **allowed).status == 404
+    assert ask(url, INFER, **allowed).status == 405
+    told = ask(url, "/metrics", **allowed).content.decode()
+    assert [line for line in told.splitlines() if line.startswith("quantkit_refused_requests_total")] == [
+        'quantkit_refused_requests_total{status="401"} 2.0',
+        'quantkit_refused_requests_total{status="404"} 5.0',
+        'quantkit_refused_requests_total{status="405"} 1.0',
+    ]
+    assert "quantkit_requests_total{" not in told
+
+
 def test_it_describes_its_interface_without_the_internet(server: str) -> None:
     described = ask(server, "/openapi.json").document
     assert "/v2/models/{name}/infer" in described["paths"]
