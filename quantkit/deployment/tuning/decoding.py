@@ -13,9 +13,11 @@ from quantkit.data.sample_noun import sample_noun
 from quantkit.deployment.predictions import image_files
 from quantkit.deployment.tuning.contestant import Contestant, Running
 from quantkit.deployment.tuning.point import Point
-from quantkit.deployment.tuning.tuned import Decoded
-from quantkit.errors import UserError
+from quantkit.deployment.tuning.rounds import LONG, decisive
+from quantkit.deployment.tuning.tuned import Decoded, Tuned
+from quantkit.errors import QuantkitError, UserError
 from quantkit.host.threads import worker_threads
+from quantkit.progress import Tell
 
 # So many files are decoded before anything is measured.
 _TRIED = 16
@@ -38,14 +40,28 @@ def check_images(images: Path, bundles: Sequence[Bundle]) -> None:
         decode(file, str(file))
 
 
-def decoded(deployment: Contestant, images: Path, seconds: float, more: Callable[[int], bool]) -> tuple[Decoded, ...]:
-    """Measure a deployment that reads files with several numbers of threads, the usual number first.
+def with_decoding(tuned: Tuned, images: Path, turn: float, more: Callable[[], bool], tell: Tell) -> Tuned:
+    """The result of a search, with how many threads decode image files fastest while the winner runs.
 
     Args:
-        deployment: the chosen one.
+        tuned: the result.
         images: a file, or a folder of files.
-        seconds: of one measurement.
-        more: whether there is to be a further round after so many.
+        turn: the seconds of one measurement on the way.
+        more: whether there is time for a further round.
+        tell: called with what is done.
+    """
+    tell("comparing numbers of threads that decode images")
+    try:
+        return replace(tuned, decoded=_decoded(tuned.winner.contestant, images, LONG * turn, decisive(more)))
+    except QuantkitError as error:
+        tell(f"the threads that decode could not be compared: {error}")
+        return replace(tuned, undecoded=str(error))
+
+
+def _decoded(deployment: Contestant, images: Path, seconds: float, more: Callable[[int], bool]) -> tuple[Decoded, ...]:
+    """A deployment that reads files with several numbers of threads, the usual number first.
+
+    ``more`` says whether there is a further round after so many.
 
     Raises:
         QuantkitError: it does not run, or a file cannot be decoded.

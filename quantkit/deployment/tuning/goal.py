@@ -95,3 +95,10 @@ class TuningGoal:
         if self.memory is not None:
             facts["memory_bytes"] = int(self.memory)
         return facts
+
+
+def nothing_keeps() -> UserError:
+    """The error where nothing that was tried keeps the bounds of a goal."""
+    return UserError(
+        "nothing that was tried keeps the bounds of the goal; allow a larger p99 or more memory, or a longer --budget"
+    )

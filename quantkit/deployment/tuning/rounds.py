@@ -11,6 +11,13 @@ from quantkit.deployment.tuning.contestant import Contestant, Running
 from quantkit.deployment.tuning.point import Load, Point
 from quantkit.errors import QuantkitError
 
+LONG = 2.0
+"""Turns of a comparison that decides are so many times as long as others."""
+
+# Rounds of a comparison on the way; of one that decides, at least and at most.
+_FEW = 4
+_LEAST, _MOST = 4, 30
+
 
 @dataclass(frozen=True)
 class Rounds:
@@ -52,3 +59,13 @@ def in_turns(loads: Mapping[Contestant, Load], seconds: float, more: Callable[[i
                     del points[contestant]
             done += 1
     return Rounds(points, problems)
+
+
+def few(done: int) -> bool:
+    """Whether a comparison on the way has a further round after so many."""
+    return done < _FEW
+
+
+def decisive(more: Callable[[], bool]) -> Callable[[int], bool]:
+    """Whether a comparison that decides has a further round after so many, while there is ``more`` time."""
+    return lambda done: done < _LEAST or (done < _MOST and more())

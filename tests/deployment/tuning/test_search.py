@@ -13,7 +13,7 @@ from PIL import Image
 from quantkit.bundle import Bundle
 from quantkit.deployment.deployment_file import this_host
 from quantkit.deployment.streams import Streams
-from quantkit.deployment.tuning import candidates, contestant, decoding, rounds, search
+from quantkit.deployment.tuning import candidates, contestant, decoding, finals, halving, rounds, search, trials
 from quantkit.deployment.tuning.contestant import Contestant
 from quantkit.deployment.tuning.goal import TuningGoal
 from quantkit.deployment.tuning.outcome import deployment_of, tuning_document
@@ -84,12 +84,12 @@ def on(monkeypatch: pytest.MonkeyPatch, bundle: Bundle) -> Iterator[Callable[[Sp
 
     def made(speed: Speed) -> Machine:
         machine = Machine(speed)
-        for module in (search, rounds, contestant, decoding):
+        for module in (trials, rounds, contestant, decoding):
             monkeypatch.setattr(module, "Running", machine.running)
         usual, other = Contestant(bundle, "mxnet"), Contestant(bundle, "openvino", STREAMS)
         monkeypatch.setattr(search, "default", lambda bundles: usual)
-        monkeypatch.setattr(search, "structures", lambda bundles, goal: [usual, other])
-        monkeypatch.setattr(search, "own", lambda best: [Contestant(bundle, "openvino", own="THROUGHPUT")])
+        monkeypatch.setattr(halving, "structures", lambda bundles, goal: [usual, other])
+        monkeypatch.setattr(finals, "own", lambda best: [Contestant(bundle, "openvino", own="THROUGHPUT")])
         return machine
 
     yield made
@@ -249,15 +249,38 @@ def test_what_breaks_the_bound_at_last_does_not_win(on: Any, bundle: Bundle) -> 
     assert tuned(bundle, TuningGoal(p99=10.0)).winner.contestant.engine == "mxnet"
 
 
-def test_settings_are_changed_one_at_a_time_and_kept_if_they_help(on: Any, bundle: Bundle) -> None:
+def test_settings_are_changed_one_at_a_time_and_kept_if_they_help(
+    on: Any, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def speed(contestant: Contestant, load: Load) -> float:
         spread = contestant.spread
         return 100.0 if spread is None else 100.0 + 10 * min(spread.batch, 64)
 
     on(speed)
-    found = tune([bundle], TuningGoal(), 1.0, clock=lambda: 0.0)
+    monkeypatch.setattr(search, "monotonic", lambda: 0.0)
+    found = tune([bundle], TuningGoal(), 1.0)
     assert [(each.name, each.kept) for each in found.settings][:2] == [("batch 2", False), ("batch 8", True)]
     assert found.winner.contestant.spread == Streams(2, batch=64)
+
+
+def test_a_setting_that_was_lost_at_first_is_tried_again(
+    on: Any, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = replace(STREAMS, batch=8)
+
+    def speed(contestant: Contestant, load: Load) -> float:
+        if contestant.spread == wide and len(machine.started) == 3:
+            raise InstanceError("killed", "it was killed")
+        return {None: 100.0, STREAMS: 150.0, wide: 200.0}.get(contestant.spread, 50.0)
+
+    machine = on(speed)
+    tried = [Contestant(bundle, "openvino", each) for each in (STREAMS, wide)]
+    monkeypatch.setattr(halving, "structures", lambda bundles, goal: tried)
+    monkeypatch.setattr(search, "monotonic", lambda: 0.0)
+    found = tune([bundle], THROUGHPUT, 1.0)
+    assert found.winner.contestant.spread == wide
+    assert not any(trial.problem for trial in found.trials)
+    assert len({trial.contestant.key for trial in found.trials}) == len(found.trials)
 
 
 def test_what_fails_is_left_out_with_its_reason(on: Any, bundle: Bundle) -> None:
@@ -353,7 +376,8 @@ def test_the_time_for_structures_ends(on: Any, bundle: Bundle, monkeypatch: pyte
     on(by_engine(100, 150))
     now = iter(range(10**6))
     told: list[str] = []
-    tune([bundle], TuningGoal(), 0.01, tell=told.append, clock=lambda: float(next(now)))
+    monkeypatch.setattr(search, "monotonic", lambda: float(next(now)))
+    tune([bundle], TuningGoal(), 0.01, tell=told.append)
     assert any("the others are not tried" in line for line in told)
 
 
