@@ -47,13 +47,14 @@ def tune(
 ) -> Tuned:
     """Find the fastest deployment of one of the bundles on this machine.
 
-    What was tried is kept under QUANTKIT_HOME until this ends, so that an interrupted search goes on.
+    What was tried is kept under QUANTKIT_HOME until ``write_tuning`` has written the result, so that a search that was
+    interrupted, or whose result could not be written, goes on.
 
     Args:
         bundles: forms of one network, any of which may be deployed; the first is the default.
         goal: what it is to be best at.
         minutes: the time for it, about.
-        again: forget what an interrupted search has tried.
+        again: forget what an earlier search has tried.
         tell: called with what is tried, and what came out.
         images: typical image files, a folder or one, to find how many threads decode them fastest beside the winner;
             None: that is not measured.
@@ -74,7 +75,7 @@ def tune(
         check_images(Path(images), bundles)
     journal = _journal(bundles, goal, turn, again)
     if journal.resumed:
-        tell(f"going on with {counted(journal.resumed, 'trial')} of an interrupted search")
+        tell(f"going on with {counted(journal.resumed, 'trial')} of an earlier search")
 
     def within(share: float) -> Callable[[], bool]:
         return lambda: monotonic() - begun < share * seconds
@@ -84,11 +85,8 @@ def tune(
     structure = best_structure(trials, bundles, usual, within(_STRUCTURES))
     best, settings = best_settings(trials, structure, within(_SETTINGS))
     finalists = last_comparison(trials, usual, best, within(1.0 if images is None else _FINALS))
-    tuned = Tuned(goal, winner_of(goal, finalists), finalists, trials.all, settings)
-    if images is not None:
-        tuned = with_decoding(tuned, Path(images), short, within(1.0), tell)
-    journal.path.unlink(missing_ok=True)
-    return tuned
+    tuned = Tuned(goal, winner_of(goal, finalists), finalists, trials.all, settings, journal=journal.path)
+    return tuned if images is None else with_decoding(tuned, Path(images), short, within(1.0), tell)
 
 
 def _check_alike(bundles: Sequence[Bundle]) -> None:
@@ -121,7 +119,7 @@ def _turn(goal: TuningGoal, short: float, minutes: float) -> float:
 
 
 def _journal(bundles: Sequence[Bundle], goal: TuningGoal, turn: float, again: bool) -> Journal:
-    """What an interrupted search has tried on this host, with these versions, bundles, goal and budget."""
+    """What an earlier search has tried on this host, with these versions, bundles, goal and budget."""
     versions = {each.sha256: usable_engines(each) for each in bundles}
     facts = {"tuning": dict(goal.facts), "turn": turn, "host": asdict(this_host()), "bundles": versions}
     path = journal_path({**facts, "quantkit": __version__})

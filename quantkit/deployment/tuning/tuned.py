@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean, median
 from typing import Optional
 
@@ -82,6 +83,7 @@ class Tuned:
         settings: what changing settings of the best brought.
         decoded: the winner with image files, the usual number of threads first; empty if that was not measured.
         undecoded: why it could not be measured.
+        journal: what was tried, for the next search, until ``write_tuning`` has written this; None: it is not kept.
     """
 
     goal: TuningGoal
@@ -91,6 +93,7 @@ class Tuned:
     settings: tuple[Setting, ...]
     decoded: tuple[Decoded, ...] = ()
     undecoded: str = ""
+    journal: Optional[Path] = None
 
     @property
     def workers(self) -> Optional[int]:

@@ -22,7 +22,8 @@ TUNING = Kind("a tuning", DEPLOYMENT, frozenset({DEPLOYMENT, PAGE, _DATA}), repl
 def write_tuning(tuned: Tuned, folder: Path, again: bool = False, command: str = "") -> None:
     """Write a tuning's folder, complete or not at all; with ``again`` it may replace an earlier one.
 
-    ``command`` is told on the page and in the data; empty if there was none.
+    ``command`` is told on the page and in the data; empty if there was none. Once it is written, the journal of the
+    search is removed.
 
     Raises:
         UserError: the folder holds something else, or an earlier tuning and ``again`` is not given.
@@ -37,3 +38,6 @@ def write_tuning(tuned: Tuned, folder: Path, again: bool = False, command: str =
     with replacing(folder, again, TUNING) as new:
         for name, text in files.items():
             (new / name).write_text(text, encoding="utf-8")
+    # Not before: a search whose result cannot be written goes on from it.
+    if tuned.journal is not None:
+        tuned.journal.unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from quantkit.deployment.tuning.page import decoding_rows, verdict
 from quantkit.deployment.tuning.point import FILES, Load, Point
 from quantkit.deployment.tuning.search import tune
 from quantkit.deployment.tuning.tuned import Tuned
+from quantkit.deployment.tuning.write import write_tuning
 from quantkit.errors import DataError, InstanceError, QuantkitError, UserError
 
 Speed = Callable[[Contestant, Load], float]
@@ -346,7 +349,7 @@ def test_bundles_are_of_one_network(on: Any, bundle: Bundle) -> None:
     assert not machine.started
 
 
-def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle, tmp_path: Path) -> None:
+def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle) -> None:
     machine = on(by_engine(100, 150))
     machine.interrupt_at = 3
     with pytest.raises(KeyboardInterrupt):
@@ -355,9 +358,25 @@ def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle, tmp_path: Path) 
     machine.interrupt_at = None
     machine.started.clear()
     tuned(bundle, tell=told.append)
-    assert told[0] == "going on with 1 trial of an interrupted search"
+    assert told[0] == "going on with 1 trial of an earlier search"
     # The default is measured anew, the other was tried; then the two take turns.
     assert [each.engine for each in machine.started[:3]] == ["mxnet", "openvino", "mxnet"]
+
+
+def test_a_search_whose_result_cannot_be_written_goes_on(
+    on: Any, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    on(by_engine(100, 150))
+    found = tuned(bundle)
+    with monkeypatch.context() as patch, pytest.raises(QuantkitError, match="No space left on device"):
+        patch.setattr(Path, "write_text", full)
+        write_tuning(found, tmp_path / "out")
+    told: list[str] = []
+    write_tuning(tuned(bundle, tell=told.append), tmp_path / "out")
+    assert told[0].startswith("going on with ")
     assert not [*(tmp_path / "home/searches").glob("*.jsonl")]
 
 
@@ -369,7 +388,7 @@ def test_retuning_forgets_an_interrupted_search(on: Any, bundle: Bundle) -> None
     told: list[str] = []
     machine.interrupt_at = None
     tuned(bundle, tell=told.append, again=True)
-    assert not [line for line in told if "interrupted" in line]
+    assert not [line for line in told if "earlier" in line]
 
 
 def test_the_time_for_structures_ends(on: Any, bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
