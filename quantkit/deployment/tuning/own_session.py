@@ -45,7 +45,7 @@ def own_session(bundle: Bundle, engine: str, mode: str) -> OwnSession:
     content = bundle.onnx(lstm_form(engine))
     if content is None:
         raise UserError(f"{bundle.directory} holds no ONNX file")
-    return _onnxruntime(content) if engine == ONNXRUNTIME.name else _openvino(content, mode)
+    return _onnxruntime(content) if engine == ONNXRUNTIME.name else _openvino(content, mode, bundle.sample.input)
 
 
 def _mxnet(network: RunningNetwork) -> OwnSession:
@@ -65,12 +65,14 @@ def _onnxruntime(content: bytes) -> OwnSession:
     return OwnSession(lambda place, data: lambda: session.run(None, {name: data}))
 
 
-def _openvino(content: bytes, mode: str) -> OwnSession:
+def _openvino(content: bytes, mode: str, sample: np.ndarray) -> OwnSession:
     """Each caller has an infer request of its own, as OpenVINO's asynchronous queue does."""
     openvino = OPENVINO.library()
     core = openvino.Core()
     hint = {} if mode == "default" else {"PERFORMANCE_HINT": mode}
     compiled = core.compile_model(core.read_model(BytesIO(content)), "CPU", hint)
+    # If its first runs in a process are at the same time, it may wait for ever; see ``stream_pool``.
+    compiled.create_infer_request().infer({0: sample})
     requests: dict[int, object] = {}
 
     def caller(place: int, data: np.ndarray) -> Serve:
