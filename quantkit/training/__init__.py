@@ -1,1 +1,1 @@
-"""Training: fine-tuning a network to new classes before it is quantized."""
+"""Training: networks learn other classes before they are quantized, or their own rounding afterwards."""
