@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from quantkit.training.epoch import Epoch
     from quantkit.training.finetune import FineTuned, finetune
     from quantkit.training.machines import Machines
+    from quantkit.training.quantization_aware import TrainedInt8, train_quantized
     from quantkit.training.save import save_trained
     from quantkit.training.validation import Validated
 
@@ -116,11 +117,11 @@ __all__ = [
     "RunnerStatus", "Runtime", "Sample", "Samples", "Score", "ScoreDrop", "SearchResult", "Section", "Settings",
     "ShadowStatus", "SignalStatus", "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise",
     "Streams", "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization",
-    "TensorUse", "TrainingConfig", "Tuned", "TuningGoal", "Validated", "Verdict", "Verification", "Vocabulary",
-    "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task", "export_onnx",
-    "finetune", "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement",
+    "TensorUse", "TrainedInt8", "TrainingConfig", "Tuned", "TuningGoal", "Validated", "Verdict", "Verification",
+    "Vocabulary", "__version__", "analyze", "apply_algorithms", "calibrate", "errors", "evaluate", "evaluate_task",
+    "export_onnx", "finetune", "fuse", "load", "load_data", "load_model", "lower", "make_report", "measure_agreement",
     "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table", "run_benchmark", "save_trained",
-    "search_mixed_precision", "tune", "verify", "write_report", "write_table", "write_tuning",
+    "search_mixed_precision", "train_quantized", "tune", "verify", "write_report", "write_table", "write_tuning",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -209,6 +210,7 @@ _NAMES = {
     "quantkit.training.epoch": ("Epoch",),
     "quantkit.training.finetune": ("FineTuned", "finetune"),
     "quantkit.training.machines": ("Machines",),
+    "quantkit.training.quantization_aware": ("TrainedInt8", "train_quantized"),
     "quantkit.training.save": ("save_trained",),
     "quantkit.training.validation": ("Validated",),
 }

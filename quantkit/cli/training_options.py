@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Optional
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
+from quantkit.cli.option_groups import skip_bad_option
 from quantkit.cli.options import option
 
 if TYPE_CHECKING:
@@ -14,66 +16,166 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class TrainingSamples:
+    """What a network learns from."""
+
+    train: str = option(
+        "--train",
+        required=True,
+        metavar="SPEC",
+        help="Labelled samples: a folder with a folder per class, or with a labels.csv (FOLDER:SPLIT for one split), "
+        ".rec, .npz, shards, digits:train. With --qat they need no labels.",
+    )
+    val: Optional[str] = option(
+        "--val", metavar="SPEC", help="Other labelled samples, on which each epoch is judged; the best one is written."
+    )
+    classes: Optional[int] = option(
+        "--classes",
+        type=click.IntRange(min=2),
+        metavar="N",
+        help="The number of classes of the samples; the network gets a new last layer.  [default: it keeps its own]",
+    )
+    labels: Optional[str] = option(
+        "--labels",
+        metavar="FILE|A,B,...",
+        help="The names of the classes: a text file with one a line, or the names themselves.  [default: those of the "
+        "folders, if there is one per class]",
+    )
+    workers: Optional[int] = option(
+        "--workers",
+        type=click.IntRange(min=0, max=256),
+        metavar="N",
+        help="Threads that decode and vary images.  [default: one for each processor]",
+    )
+    skip_bad: int = skip_bad_option()
+
+
+@dataclass(frozen=True)
+class Aware:
+    """Training of an INT8 network with its rounding."""
+
+    qat: bool = option(
+        "--qat",
+        is_flag=True,
+        help="Quantization-aware training: MODEL is an INT8 bundle, which learns what --reference computes, with its "
+        "own rounding, clipping and scales in the loop.",
+    )
+    reference: Optional[str] = option(
+        "--reference", metavar="MODEL", help="With --qat: the FP32 network that the bundle was made from."
+    )
+    distillation: float = option(
+        "--distillation",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        metavar="SHARE",
+        help="With --qat: the share of the targets that are FP32's scores; the rest are those of the labels.",
+    )
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How a training is spread over the machine."""
+
+    instances: Optional[str] = option(
+        "--instances",
+        metavar="N|core|node|NxM",
+        help="Train in several processes, each bound to cores of its own, that share each batch: a number of them, one "
+        "on each core or memory node, or another placement of `quantkit benchmark`.  [default: this process alone]",
+    )
+
+    machines: int = option(
+        "--machines",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Train on N machines, each with as many instances; the same command runs on each, with another --machine.",
+    )
+    machine: int = option(
+        "--machine",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        metavar="K",
+        help="The number of this one.",
+    )
+    scheduler: Optional[str] = option(
+        "--scheduler", metavar="HOST:PORT", help="With --machines: where machine 0 listens for the others."
+    )
+
+
+@dataclass(frozen=True)
+class TrainedTarget:
+    """Where a trained network goes, and what becomes of it."""
+
+    out: Optional[Path] = option(
+        "--out", type=click.Path(path_type=Path), metavar="DIR", help="The folder to write.  [default: NAME-finetuned]"
+    )
+    force: bool = option("--force", is_flag=True, help="Replace what an earlier run wrote there.")
+    restart: bool = option("--restart", is_flag=True, help="Begin anew, even if an interrupted run left a checkpoint.")
+    quantize: bool = option(
+        "--quantize",
+        is_flag=True,
+        help="Go on to INT8: write the bundle DIR-int8, and compare its accuracy with FP32's.",
+    )
+    price_per_hour: Optional[float] = option(
+        "--price-per-hour",
+        type=click.FloatRange(min=0),
+        metavar="PRICE",
+        help="What an hour of this machine costs, in any currency: the cost of the training is stated.",
+    )
+
+
+@dataclass(frozen=True)
 class Learning:
     """How a network learns."""
 
-    epochs: int = option(
-        "--epochs", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Passes over --train."
-    )
-    batch_size: int = option(
-        "--batch-size",
+    epochs: Optional[int] = option(
+        "--epochs",
         type=click.IntRange(min=1),
-        default=32,
-        show_default=True,
         metavar="N",
-        help="Samples of a step.",
+        help="Passes over --train.  [default: 10, with --qat 4]",
     )
-    optimizer: str = option(
+    batch_size: Optional[int] = option(
+        "--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples of a step.  [default: 32]"
+    )
+    optimizer: Optional[str] = option(
         "--optimizer",
         type=click.Choice(["sgd", "adam", "adamax"]),
-        default="sgd",
-        show_default=True,
-        help="sgd is with momentum.",
+        help="sgd is with momentum.  [default: sgd, with --qat adam]",
     )
     learning_rate: Optional[float] = option(
         "--learning-rate",
         type=click.FloatRange(min=0, min_open=True),
         metavar="RATE",
         help="For a batch of 256; it is scaled to the batch size, for sgd in proportion, else by the root.  [default: "
-        "0.1 for sgd, 0.001 for adam, 0.002 for adamax]",
+        "0.1 for sgd, 0.001 for adam, 0.002 for adamax, with --qat 0.0003]",
     )
-    momentum: float = option(
-        "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True, help="Of sgd."
+    momentum: Optional[float] = option(
+        "--momentum", type=click.FloatRange(0, 1, max_open=True), help="Of sgd.  [default: 0.9]"
     )
-    weight_decay: float = option(
+    weight_decay: Optional[float] = option(
         "--weight-decay",
         type=click.FloatRange(min=0),
-        default=1e-4,
-        show_default=True,
-        help="Of weights; biases and normalizations have none.",
+        help="Of weights; biases and normalizations have none.  [default: 0.0001, with --qat 0]",
     )
-    schedule: str = option(
+    schedule: Optional[str] = option(
         "--schedule",
         type=click.Choice(["cosine", "step", "constant"]),
-        default="cosine",
-        show_default=True,
-        help="How the rate falls; step divides it by 10 after 50 % and 75 % of the epochs.",
+        help="How the rate falls; step divides it by 10 after 50 % and 75 % of the epochs.  [default: cosine]",
     )
-    warmup_epochs: float = option(
+    warmup_epochs: Optional[float] = option(
         "--warmup-epochs",
         type=click.FloatRange(min=0),
-        default=1.0,
-        show_default=True,
         metavar="N",
-        help="The rate rises from 0 over so many epochs.",
+        help="The rate rises from 0 over so many epochs.  [default: 1, with --qat 0.2]",
     )
-    label_smoothing: float = option(
+    label_smoothing: Optional[float] = option(
         "--label-smoothing",
         type=click.FloatRange(0, 1, max_open=True),
-        default=0.0,
-        show_default=True,
         metavar="SHARE",
-        help="Spread this share of each target over all classes.",
+        help="Spread this share of each target over all classes.  [default: 0]",
     )
     freeze: tuple[str, ...] = option(
         "--freeze",
@@ -87,12 +189,8 @@ class Learning:
         metavar="N",
         help="End after so many epochs without a better result on --val.",
     )
-    seed: int = option(
-        "--seed",
-        type=click.IntRange(0, 2**31 - 1),
-        default=0,
-        show_default=True,
-        help="The same gives the same weights.",
+    seed: Optional[int] = option(
+        "--seed", type=click.IntRange(0, 2**31 - 1), help="The same gives the same weights.  [default: 0]"
     )
 
 
@@ -100,43 +198,42 @@ class Learning:
 class Varying:
     """How training images are varied."""
 
-    smallest_crop: float = option(
+    smallest_crop: Optional[float] = option(
         "--smallest-crop",
         type=click.FloatRange(0.01, 1),
-        default=0.35,
-        show_default=True,
         metavar="SHARE",
-        help="Cut out a part with at least this share of the image's area; 1: images as for inference.",
+        help="Cut out a part with at least this share of the image's area; 1: images as for inference.  [default: "
+        "0.35, with --qat 0.7]",
     )
-    flip: bool = option(
-        "--flip/--no-flip", default=True, show_default=True, help="Mirror every other image; not for digits or letters."
+    flip: Optional[bool] = option(
+        "--flip/--no-flip", default=None, help="Mirror every other image; not for digits or letters.  [default: flip]"
     )
-    colour: float = option(
+    colour: Optional[float] = option(
         "--colour",
         type=click.FloatRange(0, 1),
-        default=0.2,
-        show_default=True,
         metavar="SHARE",
-        help="Change brightness, contrast and saturation by up to this.",
+        help="Change brightness, contrast and saturation by up to this.  [default: 0.2, with --qat 0.1]",
     )
-    mixup: float = option(
+    mixup: Optional[float] = option(
         "--mixup",
         type=click.FloatRange(min=0),
-        default=0.0,
-        show_default=True,
         metavar="ALPHA",
-        help="Mix samples in pairs, in shares of the Beta distribution with this parameter, such as 0.2; 0: never.",
+        help="Mix samples in pairs, in shares of the Beta distribution with this parameter, such as 0.2; 0: never.  "
+        "[default: 0]",
     )
 
 
-def config_of(learning: Learning, varying: Varying) -> TrainingConfig:
-    """The configuration that options make.
+def config_of(learning: Learning, varying: Varying, usual: TrainingConfig) -> TrainingConfig:
+    """The configuration that options make of the usual one.
 
     Raises:
         UserError: a value is impossible.
     """
-    from quantkit.training.augmentation import Augmentation
-    from quantkit.training.config import TrainingConfig
+    varied = _given(varying)
+    mixup = {"mixup": varied.pop("mixup")} if "mixup" in varied else {}
+    augmentation = replace(usual.augmentation, **varied)
+    return replace(usual, **_given(learning), **mixup, augmentation=augmentation)
 
-    augmentation = Augmentation(varying.smallest_crop, varying.flip, varying.colour)
-    return TrainingConfig(**asdict(learning), mixup=varying.mixup, augmentation=augmentation)
+
+def _given(options: Union[Learning, Varying]) -> dict[str, Any]:
+    return {name: value for name, value in asdict(options).items() if value is not None and value != ()}

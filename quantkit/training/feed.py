@@ -65,6 +65,7 @@ class Feed:
         instances: their number.
         left_out: is given samples that cannot be used, by position; up to ``samples.skip_bad`` of them are replaced by
             the ones after them.
+        labelled: whether the samples need labels; without, all targets are 0.
     """
 
     samples: Samples
@@ -75,6 +76,7 @@ class Feed:
     rank: int = 0
     instances: int = 1
     left_out: dict[int, LeftOut] = field(default_factory=dict)
+    labelled: bool = True
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -114,7 +116,10 @@ class Feed:
 
     def _batch(self, samples: list[Sample], epoch: int, step: int) -> TrainingBatch:
         data = np.stack([sample.image for sample in samples])
-        targets = smoothed(np.array([sample.label for sample in samples]), self.classes, self.config.label_smoothing)
+        targets = np.zeros((len(samples), self.classes), np.float32)
+        if self.labelled:
+            labels = np.array([sample.label for sample in samples])
+            targets = smoothed(labels, self.classes, self.config.label_smoothing)
         if self.config.mixup:
             pairs = self.config.batch_size // 2
             shares = np.random.default_rng((self.config.seed, epoch, step)).beta(*2 * (self.config.mixup,), pairs)
@@ -135,7 +140,9 @@ class Feed:
 
     def _varied(self, epoch: int, position: int) -> Sample:
         (sample,) = self.samples.read((self._place(position),))
-        if not isinstance(sample.label, int):
+        if not self.labelled:
+            sample = replace(sample, label=None)
+        elif not isinstance(sample.label, int):
             kind = "no label" if sample.label is None else "a label for each of its steps"
             raise DataError(
                 f"{sample.name} has {kind}; give a class for each sample: a folder per class, a labels.csv, or `y` in "
@@ -144,7 +151,7 @@ class Feed:
         augmentation, preprocess = self.config.augmentation, self.model.preprocess
         if preprocess is None or not augmentation.changes or sample.image.dtype != np.uint8 or sample.image.ndim != 3:
             return prepare(sample, self.model.preparation, self.model.input_shape, self.classes)
-        if sample.label < self.classes:
+        if sample.label is None or sample.label < self.classes:
             random = np.random.default_rng((self.config.seed, epoch, position))
             image = augmented(augmentation, preprocess, sample, self.model.input_shape, random)
             sample = replace(sample, image=image)

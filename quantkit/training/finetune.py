@@ -26,7 +26,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.instances import train_on_instances
-from quantkit.training.loop import Loop, Told, identity_of
+from quantkit.training.loop import Loop, Told, identity_of, untold
 from quantkit.training.machines import Machines
 from quantkit.training.network_files import write_network
 from quantkit.training.team import Job
@@ -65,10 +65,6 @@ class FineTuned:
         return len(self.epochs) < self.config.epochs
 
 
-def _untold(epoch: Epoch) -> None:
-    """Tell nobody."""
-
-
 def finetune(
     model: Model,
     train_data: DataSource,
@@ -84,7 +80,7 @@ def finetune(
     instances: Union[str, int, None] = None,
     machines: Optional[Machines] = None,
     progress: Progress = silent,
-    told: Told = _untold,
+    told: Told = untold,
 ) -> FineTuned:
     """Train a classifier on labelled samples.
 
@@ -183,6 +179,22 @@ def _named(samples: Samples, held: Optional[CalibrationDataset]) -> tuple[str, O
     return str(addresses[0]), None if held is None else str(addresses[1])
 
 
+def check_enough(samples: Samples, held: Optional[CalibrationDataset], config: TrainingConfig) -> None:
+    """Make sure that there are samples for what is wanted.
+
+    Raises:
+        DataError: they are fewer than a batch.
+        UserError: validation samples are missing.
+    """
+    if len(samples) < config.batch_size:
+        raise DataError(
+            f"{samples.name} has {len(samples)} samples, fewer than a batch of {config.batch_size}; give more, or a "
+            "smaller batch (--batch-size, batch_size)"
+        )
+    if config.patience is not None and held is None:
+        raise UserError("stopping early needs validation samples; give some (--val, validation_data), or no patience")
+
+
 def check_shared(config: TrainingConfig, instances: int) -> None:
     """Make sure that instances can share a batch.
 
@@ -225,13 +237,7 @@ def loop_of(
         DataError: the samples are fewer than a batch.
         UserError: the configuration does not fit the network, the samples or the instances.
     """
-    if len(samples) < config.batch_size:
-        raise DataError(
-            f"{samples.name} has {len(samples)} samples, fewer than a batch of {config.batch_size}; give more, or a "
-            "smaller batch (--batch-size, batch_size)"
-        )
-    if config.patience is not None and held is None:
-        raise UserError("stopping early needs validation samples; give some (--val, validation_data), or no patience")
+    check_enough(samples, held, config)
     check_shared(config, communication.instances)
     network = trainable(model.graph, last_layer(model.graph, model.name).name, config.freeze)
     place = communication.rank, communication.instances

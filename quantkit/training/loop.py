@@ -22,6 +22,7 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed
 from quantkit.training.network import TrainedNetwork
+from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
 from quantkit.training.validation import Validated, validated
 
@@ -30,6 +31,10 @@ _COMPARED = 32
 
 Told = Callable[[Epoch], object]
 """Is given each epoch when it is done."""
+
+
+def untold(epoch: Epoch) -> None:
+    """Tell nobody."""
 
 
 def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDataset]) -> str:
@@ -57,6 +62,7 @@ class Loop:
         communication: the instances.
         checkpoint: where the state goes after each epoch; None: nowhere.
         identity: see ``identity_of``.
+        teacher: the network whose scores are learned; None: labels are.
     """
 
     network: Trainable
@@ -65,6 +71,7 @@ class Loop:
     communication: Communication
     checkpoint: Optional[Path]
     identity: str
+    teacher: Optional[Teacher] = None
 
     @property
     def config(self) -> TrainingConfig:
@@ -127,7 +134,8 @@ class Loop:
         losses, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
         for step, batch in enumerate(progress(self.feed.epoch(number), steps, title), 1):
-            loss = trained.step(batch.data, batch.targets)
+            targets = self.teacher.targets(batch.data, batch.targets) if self.teacher else batch.targets
+            loss = trained.step(batch.data, targets)
             if not math.isfinite(loss):
                 raise TrainingError(
                     f"the loss is {loss} at step {step} of epoch {number}, at a learning rate of {trained.rate:.3g}: "
@@ -153,7 +161,12 @@ class Loop:
     def _validated(self, trained: TrainedNetwork) -> Optional[Validated]:
         if self.held is None:
             return None
-        own = validated(self.network.graph, trained.params(), self.held, self.config.batch_size, self.feed.classes)
+        own = validated(
+            self.network.graph, trained.params(), self.held, self.config.batch_size, self.feed.classes, self.teacher
+        )
+        if self.communication.instances == 1:
+            # Exactly: sums of instances are float32.
+            return own
         found = self.communication.total(np.array([own.samples, own.correct, own.loss * own.samples], np.float32))
         return Validated(int(found[0]), int(found[1]), float(found[2] / found[0]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +40,10 @@ class TrainedNetwork:
         self._mxnet, self._communication, self._batch_size = mxnet, communication, config.batch_size
         with engine_calls("load the network for training"), stock_fusion_off():
             inputs = [mxnet.sym.var(name, dtype="float32") for name in network.graph.inputs]
-            self._block = mxnet.gluon.SymbolBlock(symbol_of(network.graph), inputs)
+            with warnings.catch_warnings():
+                # Of parameters that do not follow from the input's type; all are float32.
+                warnings.filterwarnings("ignore", "Cannot decide type")
+                self._block = mxnet.gluon.SymbolBlock(symbol_of(network.graph), inputs)
             self._params = {name: self._block.params[name] for name in network.graph.params}
             for name, param in self._params.items():
                 value = network.graph.params[name]

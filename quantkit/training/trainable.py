@@ -62,7 +62,7 @@ def trainable(graph: Graph, head: str, freeze: Sequence[str]) -> Trainable:
     if not learned:
         raise UserError("all parameters are frozen; leave some to be trained, such as --freeze body for the last layer")
     nodes = tuple(_with_fixed_statistics(node) if _is_fixed(node, frozen) else node for node in graph.nodes)
-    scores = _before_softmax(graph, graph.outputs[0])
+    scores = before_softmax(graph, graph.outputs[0])
     return Trainable(replace(graph, nodes=nodes, outputs=(scores,)).pruned(), learned)
 
 
@@ -95,7 +95,7 @@ def _with_fixed_statistics(node: Node) -> Node:
     return replace(node, attrs={**node.attrs, "use_global_stats": "True"})
 
 
-def _before_softmax(graph: Graph, output: Tensor) -> Tensor:
+def before_softmax(graph: Graph, output: Tensor) -> Tensor:
     """What a softmax at the end of the network reads; the output itself if there is none."""
     last = computing(graph, output)
     return last.inputs[0] if last is not None and last.op in _SOFTMAX else output

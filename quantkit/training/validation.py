@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Optional
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import DataError
 from quantkit.evaluation.accuracy import hits
 from quantkit.ir.graph import Graph
+from quantkit.training.teacher import Teacher
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,22 @@ class Validated:
 
 
 def validated(
-    graph: Graph, params: Mapping[str, np.ndarray], data: CalibrationDataset, batch_size: int, classes: int
+    graph: Graph,
+    params: Mapping[str, np.ndarray],
+    data: CalibrationDataset,
+    batch_size: int,
+    classes: int,
+    teacher: Optional[Teacher] = None,
 ) -> Validated:
     """Run a network over validation samples.
 
     Args:
         graph: its output are class scores before any softmax.
         params: its parameters now.
-        data: the samples, with labels.
+        data: the samples, with labels unless there is a teacher.
         batch_size: how many are run at once.
         classes: the number of classes.
+        teacher: the network whose classes are taken for the labels; None: those of the samples are.
 
     Raises:
         DataError: a sample cannot be used, or has no label or one beyond the classes.
@@ -57,12 +65,13 @@ def validated(
     session = MxnetSession(replace(graph, params=dict(params)))
     samples = correct = 0
     loss = 0.0
-    for batch in data.batches(batch_size, classes):
-        if batch.labels is None or batch.labels.ndim != 1:
+    for batch in data.batches(batch_size, None if teacher else classes):
+        labels = teacher.classes(batch.data) if teacher else batch.labels
+        if labels is None or labels.ndim != 1:
             raise DataError(f"{data.name} has no class for each sample; give labelled samples (--val)")
         scores = session.run({graph.inputs[0]: batch.data})[0].reshape(len(batch.data), -1).astype(np.float64)
         samples += len(scores)
-        correct += int(hits(scores, batch.labels).sum())
+        correct += int(hits(scores, labels).sum())
         scores -= scores.max(axis=1, keepdims=True)
-        loss += float((np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(scores)), batch.labels]).sum())
+        loss += float((np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(scores)), labels]).sum())
     return Validated(samples, correct, loss / samples)

@@ -201,3 +201,42 @@ def test_machines_need_a_place_to_meet(run: Run, card: Path, photos: Path) -> No
     result = tuned(run, card, photos, "--machines", 2)
     assert result.exit_code == 2 and "--machines needs --scheduler HOST:PORT" in result.stderr
     assert tuned(run, card, photos, "--machines", 2, "--scheduler", "here").exit_code == 2
+
+
+def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos: Path, int8_engine: None) -> None:
+    made = run("quantize", card, "--calib-data", photos, "--preset", "none", "--no-latency", "--out", "b-int8")
+    assert made.exit_code == 0, made.stderr
+    words = ("--reference", card, "--train", photos, "--val", photos, "--batch-size", 12, "--epochs", 2)
+    result = run("finetune", "b-int8", "--qat", *words)
+    assert result.exit_code == 0, result.stderr
+    assert "epoch 2/2: loss" in result.stderr and "agreement" in result.stderr
+    assert "with FP32 on photos" in result.stdout
+    assert run("verify", "b-int8-qat").exit_code == 0
+    assert not Path("b-int8-qat.checkpoint").exists()
+    again = run("finetune", "b-int8", "--qat", *words, "--force", "--json")
+    document = json.loads(again.stdout)
+    assert document["before"]["samples"] == 36 and len(document["epochs"]) == 2
+    assert document["config"]["optimizer"] == "adam" and document["config"]["learning_rate"] == 0.0003
+    assert run("finetune", "b-int8", "--qat", *words).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ([], "--qat needs --reference MODEL"),
+        (["--reference", "tiny.toml", "--classes", 3], "--classes is not for --qat; leave it out"),
+        (["--reference", "tiny.toml", "--instances", 2], "--instances is not for --qat; leave it out"),
+        (["--reference", "tiny.toml", "--quantize"], "--quantize is not for --qat; leave it out"),
+    ],
+)
+def test_what_is_not_for_a_bundle_is_told(
+    run: Run, card: Path, photos: Path, int8_engine: None, more: list[Any], words: str
+) -> None:
+    assert run("quantize", card, "--calib-data", photos, "--preset", "none", "--no-latency").exit_code == 0
+    result = run("finetune", "tiny-int8", "--qat", "--train", photos, *more)
+    assert result.exit_code == 2 and words in result.stderr
+
+
+def test_only_bundles_are_trained_with_their_quantization(run: Run, card: Path, photos: Path) -> None:
+    result = run("finetune", card, "--qat", "--train", photos)
+    assert result.exit_code == 2 and "is no bundle; quantize the network first" in result.stderr

@@ -1,0 +1,52 @@
+"""What commands that train print after each epoch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+from quantkit.cli.terminal import Terminal
+from quantkit.units import percent
+
+if TYPE_CHECKING:
+    from quantkit.training.epoch import Epoch
+
+HOUR = 3600.0
+"""Seconds."""
+
+
+def telling(
+    terminal: Terminal, checkpoint: Path, epochs: int, price: Optional[float], measure: str = "top-1"
+) -> Callable[[Epoch], None]:
+    """A function that tells of each epoch, and that an interrupted training can go on after it.
+
+    Args:
+        terminal: where it is told.
+        checkpoint: the file that holds the training.
+        epochs: how many there will be.
+        price: of an hour; None if it does not matter.
+        measure: what the share of correct samples is called.
+    """
+
+    def told(epoch: Epoch) -> None:
+        terminal.work.kept = f"{checkpoint} holds epoch {epoch.number}; the same command goes on from there"
+        _tell(terminal, epoch, epochs, price, measure)
+
+    return told
+
+
+def _tell(terminal: Terminal, epoch: Epoch, epochs: int, price: Optional[float], measure: str) -> None:
+    """A line on an epoch: its loss, accuracy and speed, and when all will be done."""
+    left = (epochs - epoch.number) * epoch.seconds
+    parts = [f"epoch {epoch.number}/{epochs}: loss {epoch.loss:.4f}"]
+    if epoch.validated is not None:
+        parts.append(f"{measure} {percent(epoch.validated.top1)}")
+    parts.append(f"{epoch.throughput:.1f} images/s")
+    parts.append(f"{percent(epoch.waiting)} waiting for data")
+    if left:
+        parts.append(f"ends about {time.strftime('%H:%M:%S', time.localtime(time.time() + left))}")
+        if price is not None:
+            parts.append(f"{price * left / HOUR:.4f} more to pay")
+    terminal.tell(", ".join(parts))

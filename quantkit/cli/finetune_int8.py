@@ -1,0 +1,145 @@
+"""``quantkit finetune --qat``: an INT8 network learns what FP32 computes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+import click
+
+from quantkit.cli.epochs import telling
+from quantkit.cli.networks import load
+from quantkit.cli.option_groups import Loading, Preprocessing
+from quantkit.cli.options import given
+from quantkit.cli.targets import check_bundle_target
+from quantkit.cli.terminal import Terminal
+from quantkit.cli.training_options import (
+    Aware,
+    Learning,
+    Parallel,
+    TrainedTarget,
+    TrainingSamples,
+    Varying,
+    config_of,
+)
+from quantkit.units import counted, percent
+
+if TYPE_CHECKING:
+    from quantkit.evaluation.evaluate import Evaluation
+    from quantkit.training.quantization_aware import TrainedInt8
+
+
+def quantization_aware(
+    terminal: Terminal,
+    bundle: str,
+    samples: TrainingSamples,
+    learning: Learning,
+    varying: Varying,
+    parallel: Parallel,
+    aware: Aware,
+    target: TrainedTarget,
+    loading: Loading,
+    preprocessing: Preprocessing,
+) -> None:
+    """Train a bundle's network, write what comes of it, and compare it with the bundle on the validation samples."""
+    from quantkit.errors import UserError
+    from quantkit.files.bundles import is_bundle
+
+    if not is_bundle(bundle):
+        raise UserError(
+            f"{bundle} is no bundle; quantize the network first, and give the bundle and --reference {bundle}"
+        )
+    if aware.reference is None:
+        raise click.UsageError("--qat needs --reference MODEL, the FP32 network that the bundle was made from")
+    other = [each for group in (parallel,) for each in given(group)]
+    other += [name for name, value in (("--classes", samples.classes), ("--labels", samples.labels)) if value]
+    if other or target.quantize:
+        raise click.UsageError(f"{(*other, '--quantize')[0]} is not for --qat; leave it out")
+    out = target.out or Path(f"{Path(bundle).name}-qat")
+    check_bundle_target(out, target.force)
+    from quantkit.api import evaluate
+    from quantkit.bundle.read import read_bundle
+    from quantkit.bundle.reopened import reopened
+    from quantkit.host.threads import worker_threads
+    from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
+
+    config = config_of(learning, varying, QUANTIZATION_AWARE)
+    original = load(terminal, aware.reference, loading, preprocessing)
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    quantized = reopened(read_bundle(bundle), original, samples.train)
+    begun = time.monotonic()
+    trained = train_quantized(
+        quantized,
+        samples.train,
+        samples.val,
+        config=config,
+        distillation=aware.distillation,
+        workers=worker_threads() if samples.workers is None else samples.workers,
+        skip_bad=samples.skip_bad,
+        checkpoint=checkpoint,
+        restart=target.restart,
+        progress=terminal.progress,
+        told=telling(terminal, checkpoint, config.epochs, target.price_per_hour, "agreement"),
+    )
+    seconds = time.monotonic() - begun
+    terminal.stage(f"writing {out}")
+    with terminal.work.writing(out):
+        trained.network.save(out, target.force)
+    checkpoint.unlink(missing_ok=True)
+    evaluation = None
+    if samples.val is not None:
+        evaluation = evaluate(out, samples.val, original, against=bundle, progress=terminal.progress)
+    _show(terminal, bundle, out, trained, seconds, evaluation)
+
+
+def _show(
+    terminal: Terminal,
+    bundle: str,
+    out: Path,
+    trained: TrainedInt8,
+    seconds: float,
+    evaluation: Optional[Evaluation],
+) -> None:
+    from rich.text import Text
+
+    from quantkit.cli.summary import grid_of
+    from quantkit.data.left_out import documents
+
+    result = {
+        "out": str(out),
+        "train": trained.data[0],
+        "validation": trained.data[1],
+        "config": asdict(trained.config),
+        "before": None if trained.before is None else asdict(trained.before),
+        "epochs": [asdict(epoch) for epoch in trained.epochs],
+        "best_epoch": trained.best,
+        "resumed_epochs": trained.resumed,
+        "seconds": seconds,
+        "left_out": documents(trained.left_out),
+        "evaluation": None if evaluation is None else evaluation.document,
+    }
+    title = Text(f"\n{bundle}, trained with its quantization, in {out}", "bold")
+    terminal.show(result, title, grid_of(_rows(trained, seconds, evaluation)))
+    terminal.warn_of_left_out(trained.left_out)
+
+
+def _rows(trained: TrainedInt8, seconds: float, evaluation: Optional[Evaluation]) -> list[tuple[str, str]]:
+    rows = [
+        ("trained", f"{counted(len(trained.epochs), 'epoch')} on {trained.data[0]}"),
+        ("time", f"{seconds / 60:.1f} minutes"),
+    ]
+    if trained.before is not None:
+        best = trained.epochs[trained.best - 1].validated if trained.best else None
+        after = "no epoch was better: the network is as it was"
+        if best is not None:
+            after = f"{percent(best.top1)} after epoch {trained.best}"
+        rows.append(("agreement", f"{percent(trained.before.top1)} with FP32 on {trained.data[1]}; {after}"))
+    if evaluation is not None:
+        rows += [
+            (f"{each.measure}", f"{each.result.verdict} from the bundle on the same samples, which chose the epoch")
+            for each in evaluation.comparisons
+            if each.other == "against"
+        ]
+    return rows

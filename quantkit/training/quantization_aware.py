@@ -1,0 +1,202 @@
+"""Quantization-aware training: an INT8 network learns what FP32 computes, with its own rounding in the loop.
+
+The forward pass has the INT8 network's arithmetic, see ``simulated.training_graph``; gradients pass roundings straight
+through, and ranges are learned. The targets are the scores of the FP32 network, so that samples need no labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Optional, Union
+
+import numpy as np
+
+from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
+from quantkit.data.left_out import LeftOut, in_order
+from quantkit.data.samples import skipping
+from quantkit.data.sources import DataSource, load_data
+from quantkit.errors import UserError
+from quantkit.host.threads import worker_threads
+from quantkit.kinds import number, of_kind
+from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.progress import Progress, silent
+from quantkit.quantization.algorithms.apply import AdjustedNetwork
+from quantkit.quantization.algorithms.stage import with_pre_add_ranges
+from quantkit.training.augmentation import Augmentation
+from quantkit.training.checkpoint import read_checkpoint
+from quantkit.training.communication import Alone
+from quantkit.training.config import TrainingConfig
+from quantkit.training.epoch import Epoch
+from quantkit.training.feed import Feed, readable_in_any_order
+from quantkit.training.finetune import check_enough
+from quantkit.training.head import classes_of
+from quantkit.training.loop import Loop, Told, identity_of, untold
+from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
+from quantkit.training.teacher import Teacher
+from quantkit.training.trainable import Trainable, before_softmax
+from quantkit.training.validation import Validated, validated
+
+QUANTIZATION_AWARE = TrainingConfig(
+    epochs=4,
+    batch_size=32,
+    optimizer="adam",
+    learning_rate=3e-4,
+    weight_decay=0.0,
+    warmup_epochs=0.2,
+    augmentation=Augmentation(smallest_crop=0.7, colour=0.1),
+)
+"""The default: a small rate, since the network is nearly right already."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedInt8:
+    """An INT8 network after quantization-aware training.
+
+    Attributes:
+        network: the best of all epochs on the validation samples, or the network as it was if none is better.
+        config: how it was trained.
+        epochs: what each epoch brought; ``validated`` counts agreement with FP32.
+        best: the number of the best one; 0: the network as it was.
+        before: the agreement with FP32 before; None without validation samples.
+        data: the names of the training and, if any, of the validation samples.
+        left_out: the training samples that could not be used.
+        resumed: how many epochs an earlier run had done.
+    """
+
+    network: QuantizedModel
+    config: TrainingConfig
+    epochs: Sequence[Epoch]
+    best: int
+    before: Optional[Validated]
+    data: tuple[str, Optional[str]]
+    left_out: tuple[LeftOut, ...] = ()
+    resumed: int = 0
+
+
+def train_quantized(
+    quantized: QuantizedModel,
+    train_data: DataSource,
+    validation_data: Optional[CalibrationData] = None,
+    *,
+    config: TrainingConfig = QUANTIZATION_AWARE,
+    distillation: float = 1.0,
+    workers: Optional[int] = None,
+    skip_bad: int = 0,
+    checkpoint: Union[str, Path, None] = None,
+    restart: bool = False,
+    progress: Progress = silent,
+    told: Told = untold,
+) -> TrainedInt8:
+    """Train an INT8 network with its rounding in the loop, towards the scores of its FP32 original.
+
+    What is learned are weights, biases and ranges. Scales of weights follow from the weights, batch normalization is
+    folded. The result is an ordinary INT8 network, which computes the integers that were trained.
+
+    Args:
+        quantized: the network, a classifier; best one of the preset ``best``.
+        train_data: samples: anything that ``load_data`` takes. They need no labels if ``distillation`` is 1.
+        validation_data: other samples: the epoch after which most of them have the class that FP32 sees is the result,
+            and the network as it was where no epoch is better. None: the last epoch is.
+        config: how to train. ``freeze`` names operators of the fused network and parameters.
+        distillation: the share of the targets that are FP32's scores; the rest are those of the labels.
+        workers: threads that decode and vary images; None: one for each processor that may be used.
+        skip_bad: how many training samples may be left out that cannot be read or used.
+        checkpoint: a file for the state after each epoch, from which an interrupted training goes on.
+        restart: begin anew, even if there is a checkpoint.
+        progress: wraps the steps of each epoch.
+        told: is given each epoch when it is done.
+
+    Raises:
+        ModelError: the network is no classifier, or has INT8 layers that cannot be trained.
+        DataError: the samples cannot be used, or are fewer than a batch.
+        UserError: an argument is impossible, or the checkpoint is damaged or of another training.
+        TrainingError: the loss is no longer a number.
+        QuantkitError: the checkpoint cannot be written.
+    """
+    of_kind("quantized", quantized, QuantizedModel, "which quantize() returns")
+    share = number("distillation", distillation, "give a number from 0 to 1")
+    if not 0 <= share <= 1:
+        raise UserError(f"distillation is {distillation!r}; give a number from 0 to 1")
+    model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
+    classes = classes_of(model)
+    simulated = training_graph(quantized.network, model.input_shape)
+    network = trainable_of(simulated, config.freeze)
+    original = model.graph
+    teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned(), share)
+    samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
+    held = None if validation_data is None else dataset(model, validation_data)
+    check_enough(samples, held, config)
+    wanted = worker_threads() if workers is None else workers
+    feed = Feed(samples, model, config, classes, wanted, labelled=teacher.needs_labels)
+    identity = identity_of(network, feed, held)
+    loop = Loop(network, feed, held, Alone(), path, identity, teacher)
+    begun = None if path is None or restart else read_checkpoint(path, identity)
+    before = None
+    if held is not None:
+        before = validated(network.graph, network.graph.params, held, config.batch_size, classes, teacher)
+    reached = loop.run(begun, progress, told)
+    judged = reached.epochs[reached.best_epoch - 1].validated
+    better = before is None or judged is None or judged.better_than(before)
+    result = quantized
+    if better:
+        result = _trained(quantized, simulated, {**simulated.graph.params, **reached.best}, train_data, samples.name)
+    return TrainedInt8(
+        result,
+        config,
+        reached.epochs,
+        reached.best_epoch if better else 0,
+        before,
+        (samples.name, held.name if held else None),
+        in_order(feed.left_out),
+        len(begun.epochs) if begun else 0,
+    )
+
+
+def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> Trainable:
+    """A simulated network in the form in which it is trained.
+
+    Args:
+        simulated: the network.
+        freeze: globs over the names of parameters that stay as they are.
+
+    Raises:
+        UserError: nothing is called so, or nothing is left to learn.
+    """
+    learned = dict(simulated.trained)
+    for pattern in freeze:
+        frozen = [name for name in simulated.graph.params if fnmatchcase(name, pattern)]
+        if not frozen:
+            raise UserError(
+                f"nothing to freeze is called {pattern!r}; the network has parameters such as "
+                f"{next(iter(simulated.trained), '')!r}"
+            )
+        for name in frozen:
+            learned.pop(name, None)
+    if not learned:
+        raise UserError("all parameters are frozen; leave some to be trained")
+    graph = simulated.graph
+    scores = before_softmax(graph, graph.outputs[0])
+    rates = {name: each.rate for name, each in learned.items()}
+    return Trainable(graph.with_outputs([scores]).pruned(), frozenset(learned), rates)
+
+
+def _trained(
+    quantized: QuantizedModel,
+    simulated: SimulatedTraining,
+    params: Mapping[str, np.ndarray],
+    train_data: DataSource,
+    name: str,
+) -> QuantizedModel:
+    """The INT8 network with trained parameters, its agreement measured anew."""
+    source, network = quantized.source, simulated.quantized_graph(params)
+    adjusted = AdjustedNetwork(network, quantized.algorithms, network.graph)
+    complete = with_pre_add_ranges(source, quantized.table, adjusted, train_data)
+    note = f"trained with its quantization on {name}"
+    model = replace(source.model, notes=(*source.model.notes, note))
+    result = replace(
+        quantized, source=replace(source, model=model), network=complete.network, agreement=None, drift=None, speed=None
+    )
+    return measure_agreement(result, train_data)

@@ -1,0 +1,123 @@
+"""Quantization-aware training from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.api import evaluate, quantize
+from quantkit.backends.mxnet.execute import run
+from quantkit.bundle.quantized_model import QuantizedModel
+from quantkit.bundle.read import read_bundle
+from quantkit.bundle.verify import verify_bundle
+from quantkit.data.arrays import arrays
+from quantkit.data.samples import Samples
+from quantkit.errors import DataError, UserError
+from quantkit.quantization.config import QuantizationConfig
+from quantkit.training.augmentation import NONE
+from quantkit.training.epoch import Epoch
+from quantkit.training.quantization_aware import QUANTIZATION_AWARE, TrainedInt8, train_quantized, trainable_of
+from quantkit.training.simulated.training_graph import training_graph
+from tests.training.conftest import SIZE, coloured, tiny
+
+pytestmark = pytest.mark.usefixtures("int8_engine")
+
+CONFIG = replace(QUANTIZATION_AWARE, epochs=2, batch_size=16, learning_rate=1e-2, augmentation=NONE)
+
+
+def without_labels(samples: Samples) -> Samples:
+    return arrays(np.stack([sample.image for sample in samples]), name=samples.name)
+
+
+@pytest.fixture(scope="module")
+def spoiled(int8_engine: None) -> QuantizedModel:
+    """A network whose calibration has seen but faint images, so that much is clipped."""
+    faint = arrays((np.stack([sample.image for sample in coloured(24)]) // 4 + 96).astype(np.uint8), name="faint")
+    return quantize(tiny(normalized=False), faint, QuantizationConfig(num_samples=24, preset="none"))
+
+
+def trained(network: QuantizedModel, **options: Any) -> TrainedInt8:
+    return train_quantized(
+        network,
+        without_labels(coloured(96)),
+        without_labels(coloured(300, 1)),
+        workers=0,
+        **{"config": CONFIG, **options},
+    )
+
+
+def test_a_network_comes_nearer_to_fp32(spoiled: QuantizedModel) -> None:
+    result = trained(spoiled)
+    assert result.before is not None and result.best > 0
+    after = result.epochs[result.best - 1].validated
+    assert after is not None and after.loss < result.before.loss
+    agreement = evaluate(result.network, coloured(300, 2), tiny(normalized=False), against=spoiled).agreement
+    assert agreement["network"].top1 >= agreement["against"].top1
+    assert agreement["network"].cosine > agreement["against"].cosine
+
+
+def test_the_integers_are_those_that_were_trained(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    result = trained(spoiled)
+    data = np.random.default_rng(0).normal(size=(8, 3, SIZE, SIZE)).astype(np.float32)
+    simulated = training_graph(result.network.network, (3, SIZE, SIZE)).graph
+    expected = run(result.network.graph, {"data": data})[0]
+    # The sums of the last layer are integers; what scales them is FP32, in another order of products.
+    assert run(simulated, {"data": data})[0] == pytest.approx(expected, rel=0, abs=2 * np.finfo(np.float32).eps)
+    bundle = result.network.save(tmp_path / "trained")
+    assert np.array_equal(run(read_bundle(bundle).graph, {"data": data})[0], expected)
+    assert verify_bundle(bundle).ok
+    assert read_bundle(bundle).manifest.notes == ("trained with its quantization on coloured",)
+
+
+def test_what_does_not_become_better_stays_as_it_was(spoiled: QuantizedModel) -> None:
+    result = trained(spoiled, config=replace(CONFIG, learning_rate=1e-30, epochs=1))
+    assert result.best == 0 and result.network is spoiled
+    # A rate that destroys the network does not reach the result either.
+    destroyed = trained(spoiled, config=replace(CONFIG, learning_rate=30.0, epochs=1, warmup_epochs=0))
+    assert destroyed.best == 0 and destroyed.network is spoiled
+
+
+class Interrupted(Exception):
+    """What a test raises in place of a signal."""
+
+
+def test_an_interrupted_training_ends_as_if_it_had_never_stopped(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    def stop(epoch: Epoch) -> None:
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        trained(spoiled, checkpoint=tmp_path / "checkpoint", told=stop)
+    resumed, whole = trained(spoiled, checkpoint=tmp_path / "checkpoint"), trained(spoiled)
+    assert resumed.resumed == 1
+    first, second = (result.network.network.graph.params for result in (resumed, whole))
+    assert all(np.array_equal(first[name], value) for name, value in second.items())
+
+
+def test_labels_count_where_they_are_asked_for(spoiled: QuantizedModel) -> None:
+    with pytest.raises(DataError, match="has no label; give a class for each sample"):
+        trained(spoiled, distillation=0.5)
+    result = train_quantized(spoiled, coloured(96), coloured(60, 1), config=CONFIG, distillation=0.5, workers=0)
+    assert result.epochs
+
+
+def test_parameters_can_be_frozen(spoiled: QuantizedModel) -> None:
+    simulated = training_graph(spoiled.network, (3, SIZE, SIZE))
+    ranges = {name for name, each in simulated.trained.items() if each.kind == "range"}
+    assert ranges and not ranges & trainable_of(simulated, ("*_log_range",)).learned
+    with pytest.raises(UserError, match="nothing to freeze is called 'stage'"):
+        trainable_of(simulated, ("stage",))
+    with pytest.raises(UserError, match="all parameters are frozen"):
+        trainable_of(simulated, ("*",))
+
+
+def test_wrong_arguments_are_told(spoiled: QuantizedModel) -> None:
+    with pytest.raises(UserError, match="distillation is 2; give a number from 0 to 1"):
+        trained(spoiled, distillation=2)
+    with pytest.raises(UserError, match="quantized is of type str"):
+        train_quantized("net-int8", coloured(96))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="fewer than a batch of 1000"):
+        trained(spoiled, config=replace(CONFIG, batch_size=1000))
