@@ -84,10 +84,10 @@ def training_graph(network: QuantizedGraph, input_shape: Sequence[int]) -> Simul
     """
     check_quantized(network)
     if network.int8_lstms:
-        name = network.int8_lstms[0].node.name
+        node = network.int8_lstms[0].node
         raise ModelError(
-            f"the LSTM layer {name!r} runs in INT8, which training does not simulate; keep it in FP32 "
-            f"(--exclude {name}), or use the network as it is"
+            f"the LSTM layer {node.name!r} runs in INT8, which training does not simulate; keep it in FP32 "
+            f"(--exclude {(*node.origin, node.name)[0]}), or use the network as it is"
         )
     graph, names = network.graph, Names(network.graph.names)
     shapes = infer_shapes(float_graph(graph), dict.fromkeys(graph.inputs, (1, *input_shape)))
