@@ -165,7 +165,7 @@ def training(out: Path) -> None:
     assert_type(trained.epochs[0].validated, Optional[quantkit.Validated])
     assert_type(quantkit.save_trained(trained, out, "mine"), Path)
     quantized = quantkit.quantize(trained.model, "train.rec")
-    nearer = quantkit.train_quantized(quantized, "train.rec", "val.rec", distillation=0.9)
+    nearer = quantkit.train_quantized(quantized, "train.rec", "val.rec", distill=False)
     assert_type(nearer, quantkit.TrainedInt8)
     assert_type(nearer.network, quantkit.QuantizedModel)
     machines = quantkit.Machines(2, 0, "10.0.0.1:9000")

@@ -75,7 +75,7 @@ def quantization_aware(
         samples.train,
         samples.val,
         config=config,
-        distillation=aware.distillation,
+        distill=aware.distill,
         workers=worker_threads() if samples.workers is None else samples.workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,

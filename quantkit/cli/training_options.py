@@ -63,13 +63,11 @@ class Aware:
     reference: Optional[str] = option(
         "--reference", metavar="MODEL", help="With --qat: the FP32 network that the bundle was made from."
     )
-    distillation: float = option(
-        "--distillation",
-        type=click.FloatRange(0, 1),
-        default=1.0,
+    distill: bool = option(
+        "--distill/--no-distill",
+        default=True,
         show_default=True,
-        metavar="SHARE",
-        help="With --qat: the share of the targets that are FP32's scores; the rest are those of the labels.",
+        help="With --qat: learn the scores of --reference, or else the labels of the samples.",
     )
 
 
@@ -135,7 +133,7 @@ class Learning:
         "--epochs",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Passes over --train.  [default: 10, with --qat 4]",
+        help="Passes over --train.  [default: 10, with --qat 2]",
     )
     batch_size: Optional[int] = option(
         "--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples of a step.  [default: 32]"
@@ -150,7 +148,7 @@ class Learning:
         type=click.FloatRange(min=0, min_open=True),
         metavar="RATE",
         help="For a batch of 256; it is scaled to the batch size, for sgd in proportion, else by the root.  [default: "
-        "0.1 for sgd, 0.001 for adam, 0.002 for adamax, with --qat 0.0003]",
+        "0.1 for sgd, 0.001 for adam, 0.002 for adamax, with --qat 0.00025]",
     )
     momentum: Optional[float] = option(
         "--momentum", type=click.FloatRange(0, 1, max_open=True), help="Of sgd.  [default: 0.9]"
@@ -169,7 +167,7 @@ class Learning:
         "--warmup-epochs",
         type=click.FloatRange(min=0),
         metavar="N",
-        help="The rate rises from 0 over so many epochs.  [default: 1, with --qat 0.2]",
+        help="The rate rises from 0 over so many epochs.  [default: 1, with --qat 0]",
     )
     label_smoothing: Optional[float] = option(
         "--label-smoothing",
@@ -203,16 +201,18 @@ class Varying:
         type=click.FloatRange(0.01, 1),
         metavar="SHARE",
         help="Cut out a part with at least this share of the image's area; 1: images as for inference.  [default: "
-        "0.35, with --qat 0.7]",
+        "0.35, with --qat 1]",
     )
     flip: Optional[bool] = option(
-        "--flip/--no-flip", default=None, help="Mirror every other image; not for digits or letters.  [default: flip]"
+        "--flip/--no-flip",
+        default=None,
+        help="Mirror every other image; not for digits or letters.  [default: flip, with --qat no-flip]",
     )
     colour: Optional[float] = option(
         "--colour",
         type=click.FloatRange(0, 1),
         metavar="SHARE",
-        help="Change brightness, contrast and saturation by up to this.  [default: 0.2, with --qat 0.1]",
+        help="Change brightness, contrast and saturation by up to this.  [default: 0.2, with --qat 0]",
     )
     mixup: Optional[float] = option(
         "--mixup",

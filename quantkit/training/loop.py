@@ -21,7 +21,7 @@ from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed
-from quantkit.training.network import TrainedNetwork
+from quantkit.training.network import LossName, TrainedNetwork
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
 from quantkit.training.validation import Validated, validated
@@ -62,7 +62,8 @@ class Loop:
         communication: the instances.
         checkpoint: where the state goes after each epoch; None: nowhere.
         identity: see ``identity_of``.
-        teacher: the network whose scores are learned; None: labels are.
+        teacher: the network whose classes validation compares with; None: it compares with labels.
+        distill: learn the teacher's scores; else the labels.
     """
 
     network: Trainable
@@ -72,11 +73,17 @@ class Loop:
     checkpoint: Optional[Path]
     identity: str
     teacher: Optional[Teacher] = None
+    distill: bool = False
 
     @property
     def config(self) -> TrainingConfig:
         """How the network is trained."""
         return self.feed.config
+
+    @property
+    def _scores_of(self) -> Optional[Teacher]:
+        """The network whose scores are learned."""
+        return self.teacher if self.distill else None
 
     def run(self, begun: Optional[Checkpoint], progress: Progress, told: Told) -> Checkpoint:
         """All epochs that are left.
@@ -94,7 +101,8 @@ class Loop:
         """
         if self.communication.instances > 1:
             self._compare(len(begun.epochs) if begun else 0)
-        trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication)
+        learned: LossName = "targets" if self._scores_of is None else "scores"
+        trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication, learned)
         if begun is not None:
             try:
                 trained.restore(begun.state)
@@ -134,7 +142,7 @@ class Loop:
         losses, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
         for step, batch in enumerate(progress(self.feed.epoch(number), steps, title), 1):
-            targets = self.teacher.targets(batch.data, batch.targets) if self.teacher else batch.targets
+            targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
             loss = trained.step(batch.data, targets)
             if not math.isfinite(loss):
                 raise TrainingError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.schedule import rate_schedule
 from quantkit.training.trainable import Trainable
 
+LossName = Literal["targets", "scores"]
+
 # Names in what ``state`` gives.
 _PARAM, _STATE, _COUNTS = "param", "state", "counts"
 
@@ -29,9 +31,22 @@ class TrainedNetwork:
     """
 
     def __init__(
-        self, network: Trainable, config: TrainingConfig, steps_per_epoch: int, communication: Communication
+        self,
+        network: Trainable,
+        config: TrainingConfig,
+        steps_per_epoch: int,
+        communication: Communication,
+        loss: LossName = "targets",
     ) -> None:
         """Load the network into MXNet.
+
+        Args:
+            network: what is trained.
+            config: how.
+            steps_per_epoch: the number of batches in an epoch.
+            communication: the instances.
+            loss: what is learned: ``targets``, by their cross-entropy with the softmax of the scores, or the ``scores``
+                of another network, by half the mean square of the difference.
 
         Raises:
             EngineError: the engine does not accept it.
@@ -54,9 +69,10 @@ class TrainedNetwork:
                 param.initialize(mxnet.init.Zero(), ctx=mxnet.cpu())
                 param.set_data(mxnet.nd.array(value, dtype=value.dtype))
             self._block.hybridize(static_alloc=True, static_shape=True)
-            self._loss = mxnet.gluon.loss.SoftmaxCELoss(sparse_label=False)
+            losses = mxnet.gluon.loss
+            self._loss = losses.L2Loss() if loss == "scores" else losses.SoftmaxCELoss(sparse_label=False)
             learned = {name: self._params[name] for name in network.learned}
-            options = {**_options(config), "lr_scheduler": rate_schedule(config, steps_per_epoch)}
+            options = {**_options(config, loss), "lr_scheduler": rate_schedule(config, steps_per_epoch)}
             self._trainer = communication.trainer(learned, config.optimizer, options)
         auxiliary = {tensor.node for node in network.graph.nodes for tensor in auxiliary_inputs(node)}
         self._statistics = sorted(auxiliary)
@@ -67,7 +83,7 @@ class TrainedNetwork:
         return float(self._trainer.learning_rate)
 
     def step(self, data: np.ndarray, targets: np.ndarray) -> float:
-        """Learn from a batch; returns the mean cross-entropy with its targets in nats, before the step.
+        """Learn from a batch; returns the mean loss before the step: a cross-entropy in nats, or a mean square.
 
         Args:
             data: this instance's samples, float32 of shape (samples, ...).
@@ -145,9 +161,14 @@ class TrainedNetwork:
         optimizer.num_update = number
 
 
-def _options(config: TrainingConfig) -> dict[str, Any]:
+def _options(config: TrainingConfig, loss: LossName) -> dict[str, Any]:
     options: dict[str, Any] = {"learning_rate": config.peak_rate, "wd": config.weight_decay}
-    return {**options, "momentum": config.momentum} if config.optimizer == "sgd" else options
+    if config.optimizer == "sgd":
+        return {**options, "momentum": config.momentum}
+    if config.optimizer == "adam" and loss == "scores":
+        # Of networks that are nearly right: gradients are far below the usual 1e-8.
+        return {**options, "epsilon": 1e-12}
+    return options
 
 
 def _flat(state: Any) -> list[Any]:

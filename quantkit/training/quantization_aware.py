@@ -1,7 +1,7 @@
 """Quantization-aware training: an INT8 network learns what FP32 computes, with its own rounding in the loop.
 
 The forward pass has the INT8 network's arithmetic, see ``simulated.training_graph``; gradients pass roundings straight
-through, and ranges are learned. The targets are the scores of the FP32 network, so that samples need no labels.
+through, and ranges are learned. What is learned are the scores of the FP32 network, so that samples need no labels.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from quantkit.data.samples import skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.host.threads import worker_threads
-from quantkit.kinds import number, of_kind
+from quantkit.kinds import of_kind
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.algorithms.stage import with_pre_add_ranges
-from quantkit.training.augmentation import Augmentation
+from quantkit.training.augmentation import NONE
 from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
@@ -40,15 +40,9 @@ from quantkit.training.trainable import Trainable, before_softmax
 from quantkit.training.validation import Validated, validated
 
 QUANTIZATION_AWARE = TrainingConfig(
-    epochs=4,
-    batch_size=32,
-    optimizer="adam",
-    learning_rate=3e-4,
-    weight_decay=0.0,
-    warmup_epochs=0.2,
-    augmentation=Augmentation(smallest_crop=0.7, colour=0.1),
+    epochs=2, optimizer="adam", learning_rate=2.5e-4, weight_decay=0.0, warmup_epochs=0.0, augmentation=NONE
 )
-"""The default: a small rate, since the network is nearly right already."""
+"""The default: a small rate and images as for inference, since the network is nearly right for these already."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +76,7 @@ def train_quantized(
     validation_data: Optional[CalibrationData] = None,
     *,
     config: TrainingConfig = QUANTIZATION_AWARE,
-    distillation: float = 1.0,
+    distill: bool = True,
     workers: Optional[int] = None,
     skip_bad: int = 0,
     checkpoint: Union[str, Path, None] = None,
@@ -97,11 +91,11 @@ def train_quantized(
 
     Args:
         quantized: the network, a classifier; best one of the preset ``best``.
-        train_data: samples: anything that ``load_data`` takes. They need no labels if ``distillation`` is 1.
+        train_data: samples: anything that ``load_data`` takes. They need no labels if they are to ``distill``.
         validation_data: other samples: the epoch after which most of them have the class that FP32 sees is the result,
             and the network as it was where no epoch is better. None: the last epoch is.
         config: how to train. ``freeze`` names operators of the fused network and parameters.
-        distillation: the share of the targets that are FP32's scores; the rest are those of the labels.
+        distill: learn the scores of FP32; else the labels.
         workers: threads that decode and vary images; None: one for each processor that may be used.
         skip_bad: how many training samples may be left out that cannot be read or used.
         checkpoint: a file for the state after each epoch, from which an interrupted training goes on.
@@ -117,22 +111,19 @@ def train_quantized(
         QuantkitError: the checkpoint cannot be written.
     """
     of_kind("quantized", quantized, QuantizedModel, "which quantize() returns")
-    share = number("distillation", distillation, "give a number from 0 to 1")
-    if not 0 <= share <= 1:
-        raise UserError(f"distillation is {distillation!r}; give a number from 0 to 1")
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
     simulated = training_graph(quantized.network, model.input_shape)
     network = trainable_of(simulated, config.freeze)
     original = model.graph
-    teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned(), share)
+    teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned())
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
     held = None if validation_data is None else dataset(model, validation_data)
     check_enough(samples, held, config)
     wanted = worker_threads() if workers is None else workers
-    feed = Feed(samples, model, config, classes, wanted, labelled=teacher.needs_labels)
+    feed = Feed(samples, model, config, classes, wanted, labelled=not distill)
     identity = identity_of(network, feed, held)
-    loop = Loop(network, feed, held, Alone(), path, identity, teacher)
+    loop = Loop(network, feed, held, Alone(), path, identity, teacher, distill)
     begun = None if path is None or restart else read_checkpoint(path, identity)
     before = None
     if held is not None:

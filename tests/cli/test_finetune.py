@@ -216,7 +216,7 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
     again = run("finetune", "b-int8", "--qat", *words, "--force", "--json")
     document = json.loads(again.stdout)
     assert document["before"]["samples"] == 36 and len(document["epochs"]) == 2
-    assert document["config"]["optimizer"] == "adam" and document["config"]["learning_rate"] == 0.0003
+    assert document["config"]["optimizer"] == "adam" and document["config"]["learning_rate"] == 0.00025
     assert run("finetune", "b-int8", "--qat", *words).exit_code == 2
 
 

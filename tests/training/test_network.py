@@ -161,3 +161,24 @@ def test_rates_of_single_parameters_are_multiplied() -> None:
     params = trained.params()
     assert np.array_equal(params["dense_bias"], network.graph.params["dense_bias"])
     assert not np.array_equal(params["dense_weight"], network.graph.params["dense_weight"])
+
+
+def test_scores_are_learned_by_the_mean_square_of_their_difference() -> None:
+    network, (data, _), random = linear(), batches()[0], np.random.default_rng(3)
+    wanted = random.normal(size=(BATCH, CLASSES)).astype(np.float32)
+    weight, bias = network.graph.params["dense_weight"], network.graph.params["dense_bias"]
+    trained = TrainedNetwork(network, config(momentum=0.0, weight_decay=0.0), STEPS, Alone(), "scores")
+    difference = data @ weight.T + bias - wanted
+    assert trained.step(data, wanted) == pytest.approx(np.square(difference).mean() / 2, rel=1e-5)
+    expected = weight - 0.5 / 32 * difference.T @ data / (BATCH * CLASSES)
+    assert trained.params()["dense_weight"] == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_small_gradients_of_scores_move_adam_as_large_ones_do() -> None:
+    """A network that is nearly right has gradients below the number that keeps Adam from dividing by 0."""
+    network, (data, _) = linear(), batches()[0]
+    weight, bias = network.graph.params["dense_weight"], network.graph.params["dense_bias"]
+    trained = TrainedNetwork(network, config("adam", weight_decay=0.0), STEPS, Alone(), "scores")
+    trained.step(data, data @ weight.T + bias - np.float32(1e-6))
+    moved = np.abs(trained.params()["dense_bias"] - bias)
+    assert moved == pytest.approx(np.full(CLASSES, 0.5 / 32**0.5), rel=0.05)

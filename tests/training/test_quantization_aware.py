@@ -99,8 +99,8 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(spoiled: Quanti
 
 def test_labels_count_where_they_are_asked_for(spoiled: QuantizedModel) -> None:
     with pytest.raises(DataError, match="has no label; give a class for each sample"):
-        trained(spoiled, distillation=0.5)
-    result = train_quantized(spoiled, coloured(96), coloured(60, 1), config=CONFIG, distillation=0.5, workers=0)
+        trained(spoiled, distill=False)
+    result = train_quantized(spoiled, coloured(96), coloured(60, 1), config=CONFIG, distill=False, workers=0)
     assert result.epochs
 
 
@@ -115,8 +115,6 @@ def test_parameters_can_be_frozen(spoiled: QuantizedModel) -> None:
 
 
 def test_wrong_arguments_are_told(spoiled: QuantizedModel) -> None:
-    with pytest.raises(UserError, match="distillation is 2; give a number from 0 to 1"):
-        trained(spoiled, distillation=2)
     with pytest.raises(UserError, match="quantized is of type str"):
         train_quantized("net-int8", coloured(96))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="fewer than a batch of 1000"):
