@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke soak onnx-conformance zoo docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
+.PHONY: demo smoke soak train-bench onnx-conformance zoo docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
 	test-faults test-lean properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
@@ -24,6 +24,13 @@ smoke: $(VENV)/installed
 soak: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/soak.py --out $(OUT)/soak
+
+# Fine-tuned networks, INT8 networks trained with their rounding, and the efficiency of instances; nothing else may run.
+train-bench: $(VENV)/installed
+	mkdir -p $(OUT)
+	$(BIN)/python benchmarks/finetuning.py --out $(OUT)/finetuning
+	$(BIN)/python benchmarks/quantization_aware.py --out $(OUT)/quantization-aware
+	$(BIN)/python benchmarks/training_scaling.py --out $(OUT)/training-scaling
 
 # Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves
 # them. What zoo.json has already is kept. SHARE=2/4 takes every fourth network from the second on, into the same file;

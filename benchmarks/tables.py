@@ -23,6 +23,7 @@ import cluster_scale
 import copies
 import face_detectors
 import feeding
+import finetuning
 import grouped
 import mixed_precision
 import never_slower
@@ -30,6 +31,7 @@ import onnx_conformance
 import onnx_parity
 import page_tables
 import predicting
+import quantization_aware
 import quantization_time
 import reading
 import recovered_speed
@@ -40,6 +42,7 @@ import serving_soak
 import soak
 import task_accuracy
 import time_spent
+import training_scaling
 import tuning
 import watching
 import without_vnni
@@ -61,12 +64,14 @@ PAGES = {
     "copies": copies.page,
     "face-detectors": face_detectors.page,
     "feeding": feeding.page,
+    "finetuning": finetuning.page,
     "grouped": grouped.page,
     "mixed-precision": mixed_precision.page,
     "never-slower": never_slower.page,
     "onnx-conformance": onnx_conformance.page,
     "onnx-parity": onnx_parity.page,
     "predicting": predicting.page,
+    "quantization-aware": quantization_aware.page,
     "quantization-time": quantization_time.page,
     "reading": reading.page,
     "recovered-speed": recovered_speed.page,
@@ -76,6 +81,7 @@ PAGES = {
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
+    "training-scaling": training_scaling.page,
     "tuning": tuning.page,
     "watching": watching.page,
     "without-vnni": without_vnni.page,

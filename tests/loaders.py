@@ -23,6 +23,7 @@ from quantkit.data.packed import packed_folder
 from quantkit.data.record import record_file
 from quantkit.data.samples import Sample, Samples
 from quantkit.data.voc_xml import read_voc_annotation
+from quantkit.errors import UserError
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import read_params
 from quantkit.formats.npz import read_npy, read_npz
@@ -126,6 +127,15 @@ def _quantized_loader(name: str, file: str) -> Loader:
         return {other: content for other, content in sound.quantized_files()[0].items() if other != file}
 
     return Loader(name, file, lambda: sound.quantized_files()[0][file], _load_quantized, beside)
+
+
+def _load_checkpoint(path: Path) -> object:
+    from quantkit.training.checkpoint import read_checkpoint
+
+    found = read_checkpoint(path, "training")
+    if found is None:
+        raise UserError("there is no checkpoint, so that a training begins")
+    return repr(found.epochs), found.best_epoch, _bytes(found.state), _bytes(found.best)
 
 
 def _load_journal(path: Path) -> object:
@@ -255,6 +265,7 @@ LOADERS = (
     _quantized_loader("fused symbol", "fused-symbol.json"),
     Loader("table", "calibration.json", sound.table, lambda path: repr(read_table(path))),
     Loader("journal", "search.jsonl", sound.journal, _load_journal),
+    Loader("checkpoint of a training", "net.checkpoint", sound.checkpoint, _load_checkpoint, checked=True),
     Loader("download notes", ".net.params.part.json", sound.download_notes, _load_notes),
     Loader("trust record", "net.params.record.json", sound.trust_record, _load_trusted),
     Loader("engines", "engines/net.json", sound.engines, _load_engines),

@@ -232,6 +232,20 @@ def manifest() -> bytes:
     ).encode()  # fmt: skip
 
 
+def checkpoint() -> bytes:
+    """That of a training after two epochs."""
+    from quantkit.training.checkpoint import Checkpoint, write_checkpoint
+    from quantkit.training.epoch import Epoch
+    from quantkit.training.validation import Validated
+
+    epochs = [Epoch(number, 0.5 / number, 0.1, 3.0, 64, 0.25, Validated(32, 20, 0.75)) for number in (1, 2)]
+    values = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "bias": np.ones(2, np.float32)}
+    with scratch_folder() as folder:
+        path = folder / "checkpoint"
+        write_checkpoint(path, Checkpoint("training", epochs, values, values, 2))
+        return path.read_bytes()
+
+
 def journal() -> bytes:
     lines = [{"what": ["trial", name], "value": {"milliseconds": 0.25}} for name in ("a", "b")]
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)

@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Literal, Optional
 
 import numpy as np
 
 from quantkit.errors import DataError, UserError
 from quantkit.files.files import writing
+from quantkit.files.schema import first_fault
 from quantkit.formats.npz import read_npz
-from quantkit.training.epoch import Epoch, epoch_of
+from quantkit.training.epoch import Epoch
 
-_VERSION = 1
+_VERSION: Literal[1] = 1
 _META = "checkpoint"
 _STATE, _BEST = "now/", "best/"
 
@@ -39,21 +40,26 @@ class Checkpoint:
     best_epoch: int
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What a checkpoint holds besides arrays, as its JSON text has it."""
+
+    version: Literal[1]
+    training: str
+    epochs: tuple[Epoch, ...]
+    best_epoch: int
+
+
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint whole, or leave the older one as it was.
 
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.
     """
-    facts = {
-        "version": _VERSION,
-        "training": checkpoint.training,
-        "epochs": [asdict(epoch) for epoch in checkpoint.epochs],
-        "best_epoch": checkpoint.best_epoch,
-    }
+    facts = _Facts(_VERSION, checkpoint.training, tuple(checkpoint.epochs), checkpoint.best_epoch)
     arrays = {f"{_STATE}{name}": value for name, value in checkpoint.state.items()}
     arrays |= {f"{_BEST}{name}": value for name, value in checkpoint.best.items()}
-    arrays[_META] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    arrays[_META] = np.frombuffer(json.dumps(asdict(facts)).encode(), np.uint8)
     with writing(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
@@ -70,25 +76,44 @@ def read_checkpoint(path: Path, training: str) -> Optional[Checkpoint]:
     """
     if not path.exists():
         return None
+    from pydantic import TypeAdapter, ValidationError
+
     try:
         arrays = read_npz(path)
-        facts = json.loads(arrays.pop(_META).tobytes())
-        if facts["version"] != _VERSION:
-            raise ValueError(f"its version is {facts['version']!r}")
-        epochs = [epoch_of(each) for each in facts["epochs"]]
-        found = Checkpoint(
-            str(facts["training"]), epochs, _under(_STATE, arrays), _under(_BEST, arrays), int(facts["best_epoch"])
-        )
-    except (DataError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"cannot go on from {path}: {error}; begin anew with --restart (restart=True), or remove the file"
-        ) from error
+        text = arrays.pop(_META).tobytes()
+        facts = TypeAdapter(_Facts).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise _unreadable(path, ": ".join(first_fault(error))) from error
+    except (DataError, LookupError) as error:
+        raise _unreadable(path, str(error)) from error
+    if not facts.epochs or not 1 <= facts.best_epoch <= len(facts.epochs):
+        raise _unreadable(path, f"it holds {len(facts.epochs)} epochs, of which number {facts.best_epoch} is the best")
+    state, best = _under(_STATE, arrays), _under(_BEST, arrays)
+    found = Checkpoint(facts.training, facts.epochs, state, best, facts.best_epoch)
     if found.training != training:
         raise UserError(
             f"{path} is the checkpoint of a training with other samples, options or another network; give the same "
             "again, begin anew with --restart (restart=True), or choose another place with --out"
         )
     return found
+
+
+def check_alike(params: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
+    """Make sure that parameters have the names, shapes and types of others.
+
+    Raises:
+        ValueError: they have not.
+    """
+    for name in sorted(params.keys() | wanted.keys()):
+        forms = [(each[name].shape, each[name].dtype) if name in each else None for each in (params, wanted)]
+        if forms[0] != forms[1]:
+            raise ValueError(f"its parameter {name!r} is not the network's")
+
+
+def _unreadable(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot go on from {path}: {reason}; begin anew with --restart (restart=True), or remove the file"
+    )
 
 
 def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

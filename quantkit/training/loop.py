@@ -16,7 +16,7 @@ from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.formats.mxnet import nnvm
 from quantkit.progress import Progress
-from quantkit.training.checkpoint import Checkpoint, write_checkpoint
+from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoint
 from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
@@ -106,6 +106,7 @@ class Loop:
         if begun is not None:
             try:
                 trained.restore(begun.state)
+                check_alike(begun.best, self.network.graph.params)
             except (LookupError, ValueError) as error:
                 raise UserError(
                     f"cannot go on from {self.checkpoint}: {error}; begin anew with --restart (restart=True)"

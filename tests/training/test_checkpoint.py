@@ -1,0 +1,74 @@
+"""The checkpoint of a training: what comes back, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.errors import UserError
+from quantkit.training.checkpoint import Checkpoint, check_alike, read_checkpoint, write_checkpoint
+from quantkit.training.epoch import Epoch
+from quantkit.training.validation import Validated
+
+EPOCHS = (Epoch(1, 0.5, 0.1, 3.0, 64, 0.25, Validated(32, 20, 0.75)), Epoch(2, 0.25, 0.05, 3.0, 64, 0.0, None))
+ARRAYS = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3)}
+
+
+def written(path: Path) -> Path:
+    write_checkpoint(path, Checkpoint("training", EPOCHS, ARRAYS, {"weight": 2 * ARRAYS["weight"]}, 1))
+    return path
+
+
+def test_all_of_it_comes_back(tmp_path: Path) -> None:
+    found = read_checkpoint(written(tmp_path / "net.checkpoint"), "training")
+    assert found is not None
+    assert found.epochs == EPOCHS and found.best_epoch == 1 and found.training == "training"
+    assert np.array_equal(found.state["weight"], ARRAYS["weight"])
+    assert np.array_equal(found.best["weight"], 2 * ARRAYS["weight"])
+    assert read_checkpoint(tmp_path / "none", "training") is None
+
+
+def changed(path: Path, **facts: Any) -> Path:
+    """The same file with other facts."""
+    arrays = dict(np.load(path))
+    document = {**json.loads(arrays["checkpoint"].tobytes()), **facts}
+    content = io.BytesIO()
+    np.savez(content, **{**arrays, "checkpoint": np.frombuffer(json.dumps(document).encode(), np.uint8)})
+    path.write_bytes(content.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"version": 2}, "version: Input should be 1"),
+        ({"training": 3}, "training: Input should be a valid string"),
+        ({"epochs": []}, "it holds 0 epochs, of which number 1 is the best"),
+        ({"best_epoch": 0}, "it holds 2 epochs, of which number 0 is the best"),
+        ({"best_epoch": 3}, "of which number 3 is the best"),
+        ({"epochs": [{"number": "one"}]}, "epochs.0"),
+        ({"epochs": 7}, "epochs: Input should be a valid"),
+    ],
+)
+def test_other_facts_are_refused(tmp_path: Path, facts: dict[str, Any], words: str) -> None:
+    path = changed(written(tmp_path / "net.checkpoint"), **facts)
+    with pytest.raises(UserError) as caught:
+        read_checkpoint(path, "training")
+    assert words in str(caught.value) and "begin anew with --restart (restart=True)" in str(caught.value)
+
+
+def test_parameters_of_another_network_are_told() -> None:
+    check_alike(ARRAYS, dict(ARRAYS))
+    for other in (
+        {},
+        {**ARRAYS, "bias": np.ones(2)},
+        {"weight": ARRAYS["weight"].T},
+        {"weight": ARRAYS["weight"].astype(int)},
+    ):
+        with pytest.raises(ValueError, match=r"its parameter '(weight|bias)' is not the network's"):
+            check_alike(other, ARRAYS)
