@@ -110,7 +110,9 @@ def outcome(name: str, network: Mapping[str, Any], suite: Mapping[str, Any], roo
 
 
 def _both(before: Optional[float], after: Optional[float]) -> tuple[float, float]:
-    return before or 0.0, after or 0.0
+    if before is None or after is None:
+        raise TypeError("a classifier agrees with FP32 or not, image by image")
+    return before, after
 
 
 def page(document: Document) -> str:

@@ -17,6 +17,17 @@ HOUR = 3600.0
 """Seconds."""
 
 
+def checkpoint_beside(terminal: Terminal, out: Path, restart: bool) -> Path:
+    """The file beside a result that holds a training under way, checked before the work; see ``check_file_target``."""
+    from quantkit.cli.targets import check_file_target
+
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    check_file_target(checkpoint, True, make_folder=True)
+    if checkpoint.exists() and not restart:
+        terminal.work.kept = f"{checkpoint} holds what an earlier run did; the same command goes on from there"
+    return checkpoint
+
+
 def telling(
     terminal: Terminal, checkpoint: Path, epochs: int, price: Optional[float], measure: str = "top-1"
 ) -> Callable[[Epoch], None]:
@@ -46,7 +57,7 @@ def _tell(terminal: Terminal, epoch: Epoch, epochs: int, price: Optional[float],
     parts.append(f"{epoch.throughput:.1f} images/s")
     parts.append(f"{percent(epoch.waiting)} waiting for data")
     if left:
-        parts.append(f"ends about {time.strftime('%H:%M:%S', time.localtime(time.time() + left))}")
+        parts.append(f"ends about {time.strftime('%b %d %H:%M', time.localtime(time.time() + left))}")
         if price is not None:
             parts.append(f"{price * left / HOUR:.4f} more to pay")
     terminal.tell(", ".join(parts))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, telling
+from quantkit.cli.epochs import HOUR, checkpoint_beside, telling
 from quantkit.cli.finetune_int8 import quantization_aware
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Waiting for more of the time than this is worth a remark.
 _WAITING = 0.02
+_MOST_WORKERS = 256
 
 
 @click.command(
@@ -89,21 +90,20 @@ def finetune(
 
     config = config_of(learning, varying, TrainingConfig())
     out = target.out or Path(f"{network_name(model)}-finetuned")
+    if not out.name:
+        raise click.UsageError(f"--out {out} has no name of its own; give a folder with one, such as {out / 'trained'}")
     int8 = out.with_name(f"{out.name}-int8")
     from quantkit.training.save import TRAINED, record_of, save_trained
 
     check_target(out, target.force, TRAINED)
     if target.quantize:
         check_bundle_target(int8, target.force)
-    from quantkit.data.folder import class_names
     from quantkit.host.threads import worker_threads
     from quantkit.training.finetune import finetune as trained_on
 
-    labels = _labels(samples.labels) or class_names(samples.train)
+    labels = _labels(samples.labels) or _folder_names(samples)
     loaded = load(terminal, model, loading, preprocessing)
-    if samples.classes is None or len(labels) != samples.classes:
-        labels = labels if samples.labels else ()
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    checkpoint = checkpoint_beside(terminal, out, target.restart)
     alone = parallel.instances is None and parallel.machines == 1
     workers = worker_threads() if samples.workers is None else samples.workers
 
@@ -141,7 +141,7 @@ def finetune(
     evaluation = _quantized(terminal, trained, samples, int8, target.force) if target.quantize else None
     if evaluation is not None:
         result["int8"] = {"bundle": str(int8), **evaluation.document}
-    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers))
+    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers if alone else 0))
     terminal.warn_of_left_out(trained.left_out)
 
 
@@ -155,13 +155,34 @@ def _machines(parallel: Parallel) -> Optional[Machines]:
     return Machines(parallel.machines, parallel.machine, parallel.scheduler)
 
 
+def _folder_names(samples: TrainingSamples) -> tuple[str, ...]:
+    """The names of the folders of classes; empty if the samples are not in such, or keep the network's own classes."""
+    from quantkit.data.folder import class_names
+    from quantkit.errors import UserError
+
+    names = class_names(samples.train)
+    others = () if samples.val is None else class_names(samples.val)
+    if names and others and names != others:
+        odd = sorted({*names} ^ {*others}) or [names[0]]
+        raise UserError(
+            f"the folders of classes in {samples.train} and {samples.val} are not the same, such as {odd[0]!r}; "
+            "their order gives the labels: make them alike"
+        )
+    if not names or samples.classes in (None, len(names)):
+        return names if samples.classes else ()
+    raise UserError(
+        f"{samples.train} has {len(names)} folders of classes, and --classes says {samples.classes}; correct one of "
+        "them"
+    )
+
+
 def _labels(text: Optional[str]) -> tuple[str, ...]:
     from quantkit.errors import UserError
     from quantkit.files.text import read_text
 
     if text is None:
         return ()
-    if not Path(text).is_file():
+    if "," in text:
         return tuple(each.strip() for each in text.split(","))
     try:
         return tuple(read_text(Path(text)).splitlines())
@@ -206,9 +227,8 @@ def _tables(
     rows.append(("speed", f"{sum(epoch.samples for epoch in epochs) / seconds:.1f} images/s"))
     rows.append(("feed", f"{percent(waiting)} of the time waiting for data"))
     if waiting > _WAITING and workers:
-        rows.append(
-            ("", f"about --workers {enough_workers(workers, waiting)} would keep up, on as many free processors")
-        )
+        enough = min(_MOST_WORKERS, enough_workers(workers, waiting))
+        rows.append(("", f"about --workers {enough} would keep up, on as many free processors"))
     rows.append(("time", f"{seconds / 60:.1f} minutes of training"))
     if result["cost"] is not None:
         rows.append(("cost", f"{result['cost']:.4f}"))

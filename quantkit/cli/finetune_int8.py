@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.epochs import telling
+from quantkit.cli.epochs import HOUR, checkpoint_beside, telling
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import given
@@ -62,13 +62,15 @@ def quantization_aware(
     from quantkit.api import evaluate
     from quantkit.bundle.read import read_bundle
     from quantkit.bundle.reopened import reopened
+    from quantkit.data.samples import skipping
+    from quantkit.data.sources import load_data
     from quantkit.host.threads import worker_threads
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
 
     config = config_of(learning, varying, QUANTIZATION_AWARE)
     original = load(terminal, aware.reference, loading, preprocessing)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
-    quantized = reopened(read_bundle(bundle), original, samples.train)
+    checkpoint = checkpoint_beside(terminal, out, target.restart)
+    quantized = reopened(read_bundle(bundle), original, skipping(load_data(samples.train), samples.skip_bad))
     begun = time.monotonic()
     trained = train_quantized(
         quantized,
@@ -91,7 +93,8 @@ def quantization_aware(
     evaluation = None
     if samples.val is not None:
         evaluation = evaluate(out, samples.val, original, against=bundle, progress=terminal.progress)
-    _show(terminal, bundle, out, trained, seconds, evaluation)
+    price = target.price_per_hour
+    _show(terminal, bundle, out, trained, seconds, None if price is None else price * seconds / HOUR, evaluation)
 
 
 def _show(
@@ -100,6 +103,7 @@ def _show(
     out: Path,
     trained: TrainedInt8,
     seconds: float,
+    cost: Optional[float],
     evaluation: Optional[Evaluation],
 ) -> None:
     from rich.text import Text
@@ -117,18 +121,22 @@ def _show(
         "best_epoch": trained.best,
         "resumed_epochs": trained.resumed,
         "seconds": seconds,
+        "cost": cost,
         "left_out": documents(trained.left_out),
         "evaluation": None if evaluation is None else evaluation.document,
     }
     title = Text(f"\n{bundle}, trained with its quantization, in {out}", "bold")
-    terminal.show(result, title, grid_of(_rows(trained, seconds, evaluation)))
+    terminal.show(result, title, grid_of(_rows(trained, seconds, cost, evaluation)))
     terminal.warn_of_left_out(trained.left_out)
 
 
-def _rows(trained: TrainedInt8, seconds: float, evaluation: Optional[Evaluation]) -> list[tuple[str, str]]:
+def _rows(
+    trained: TrainedInt8, seconds: float, cost: Optional[float], evaluation: Optional[Evaluation]
+) -> list[tuple[str, str]]:
     rows = [
         ("trained", f"{counted(len(trained.epochs), 'epoch')} on {trained.data[0]}"),
         ("time", f"{seconds / 60:.1f} minutes"),
+        *([] if cost is None else [("cost", f"{cost:.4f}")]),
     ]
     if trained.before is not None:
         best = trained.epochs[trained.best - 1].validated if trained.best else None

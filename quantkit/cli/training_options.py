@@ -38,14 +38,14 @@ class TrainingSamples:
     labels: Optional[str] = option(
         "--labels",
         metavar="FILE|A,B,...",
-        help="The names of the classes: a text file with one a line, or the names themselves.  [default: those of the "
-        "folders, if there is one per class]",
+        help="With --classes, their names: a text file with one a line, or the names themselves.  [default: those of "
+        "the folders, if there is one per class]",
     )
     workers: Optional[int] = option(
         "--workers",
         type=click.IntRange(min=0, max=256),
         metavar="N",
-        help="Threads that decode and vary images.  [default: one for each processor]",
+        help="Threads that decode and vary images.  [default: one for each processor, 16 at most]",
     )
     skip_bad: int = skip_bad_option()
 
@@ -179,7 +179,8 @@ class Learning:
         "--freeze",
         multiple=True,
         metavar="GLOB",
-        help="Keep as they are: the operators and parameters of these names; body: all but the last layer. Repeatable.",
+        help="Keep as they are: the operators and parameters of these names (with --qat, parameters alone); body: all "
+        "but the last layer. Repeatable.",
     )
     patience: Optional[int] = option(
         "--patience",

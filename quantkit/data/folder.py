@@ -75,7 +75,7 @@ def class_names(spec: str) -> tuple[str, ...]:
     if not path.is_dir() or (path / "labels.csv").is_file() or _images(path):
         return ()
     names = _class_folders(path)
-    return () if any(isinstance(_number(name), int) for name in names) else tuple(names)
+    return () if any(isinstance(_number(name), int) for name in names) else tuple(map(as_text, names))
 
 
 def _class_folders(path: Path) -> list[str]:

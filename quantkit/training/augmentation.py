@@ -86,7 +86,7 @@ def augmented(
     from PIL import Image
 
     if augmentation.smallest_crop < 1:
-        picture = Image.fromarray(sample.image)
+        picture = Image.fromarray(full_size(sample.image, sample.name).pixels)
         box = _part(augmentation, picture.size, random)
         picture = picture.resize((input_shape[2], input_shape[1]), Image.Resampling.BILINEAR, box)
     else:

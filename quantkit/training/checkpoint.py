@@ -10,7 +10,7 @@ from typing import Literal, Optional
 
 import numpy as np
 
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, QuantkitError, UserError
 from quantkit.files.files import writing
 from quantkit.files.schema import first_fault
 from quantkit.formats.npz import read_npz
@@ -60,6 +60,10 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     arrays = {f"{_STATE}{name}": value for name, value in checkpoint.state.items()}
     arrays |= {f"{_BEST}{name}": value for name, value in checkpoint.best.items()}
     arrays[_META] = np.frombuffer(json.dumps(asdict(facts)).encode(), np.uint8)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise QuantkitError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
     with writing(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
@@ -84,8 +88,10 @@ def read_checkpoint(path: Path, training: str) -> Optional[Checkpoint]:
         facts = TypeAdapter(_Facts).validate_json(text, strict=True)
     except ValidationError as error:
         raise _unreadable(path, ": ".join(first_fault(error))) from error
-    except (DataError, LookupError) as error:
+    except DataError as error:
         raise _unreadable(path, str(error)) from error
+    except KeyError as error:
+        raise _unreadable(path, "it is no checkpoint of a training") from error
     if not facts.epochs or not 1 <= facts.best_epoch <= len(facts.epochs):
         raise _unreadable(path, f"it holds {len(facts.epochs)} epochs, of which number {facts.best_epoch} is the best")
     state, best = _under(_STATE, arrays), _under(_BEST, arrays)

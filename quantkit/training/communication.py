@@ -31,10 +31,13 @@ class Communication(Protocol):
     def total(self, values: np.ndarray) -> np.ndarray:
         """The sum over all instances of float32 values; each must call this with values of the same shape."""
 
+    def wait(self) -> None:
+        """Return when all instances have come here."""
+
 
 def all_have(communication: Communication, digest: bytes) -> bool:
     """Whether all instances have the same digest, of at least 16 bytes; each must call this."""
-    own = np.frombuffer(digest[:16], np.uint16).astype(np.float32)
+    own = np.frombuffer(digest[:16], np.uint8).astype(np.float32)
     return bool(np.array_equal(communication.total(own), communication.instances * own))
 
 
@@ -51,6 +54,9 @@ class Alone:
     def total(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""
         return values
+
+    def wait(self) -> None:
+        """See ``Communication``."""
 
 
 class KVStore:
@@ -96,3 +102,8 @@ class KVStore:
             self._store.pushpull(self._keys[values.shape], array, out=array)
             total: np.ndarray = array.asnumpy()
         return total
+
+    def wait(self) -> None:
+        """See ``Communication``."""
+        with engine_calls("wait for other instances"):
+            self._store._barrier()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Literal, Optional, get_args
 
 from quantkit.errors import UserError
@@ -20,6 +20,8 @@ REFERENCE_BATCH = 256
 
 # For a batch of REFERENCE_BATCH images; those of MXNet's own defaults for Adam and AdaMax.
 _USUAL_RATES: dict[OptimizerName, float] = {"sgd": 0.1, "adam": 1e-3, "adamax": 2e-3}
+
+_MOST_EPOCHS = 10**6
 
 _LARGEST_SEED = 2**31 - 1
 
@@ -37,7 +39,8 @@ class TrainingConfig:
         weight_decay: added to the gradient for each weight, in units of it; biases and normalizations have none.
         schedule: ``cosine`` falls to 0 along half a cosine (Loshchilov and Hutter 2017), ``step`` divides by 10 after
             50 % and 75 % of the epochs, ``constant`` stays.
-        warmup_epochs: the rate rises linearly from 0 over as many epochs (Goyal et al. 2017), may be a fraction.
+        warmup_epochs: the rate rises linearly from 0 over as many epochs (Goyal et al. 2017), may be a fraction;
+            over half of the training at most.
         label_smoothing: the share of each target that is spread evenly over all classes (Szegedy et al. 2016).
         mixup: the parameter of the Beta distribution from which shares of two mixed samples are drawn (Zhang et al.
             2018); 0: samples are not mixed.
@@ -87,6 +90,10 @@ class TrainingConfig:
         self._set("warmup_epochs", _within("warmup_epochs", self.warmup_epochs, 0, math.inf))
         self._set("weight_decay", _within("weight_decay", self.weight_decay, 0, math.inf))
         self._set("mixup", _within("mixup", self.mixup, 0, math.inf))
+        if self.mixup and self.batch_size < 2:
+            raise UserError("mixup mixes samples in pairs, and batch_size is 1; give a larger batch, or no mixup")
+        if self.epochs > _MOST_EPOCHS:
+            raise UserError(f"epochs is {self.epochs}; give at most {_MOST_EPOCHS}")
         if isinstance(self.freeze, str):
             raise UserError(f"freeze is {self.freeze!r}; give a tuple of globs, such as ({self.freeze!r},)")
         self._set("freeze", tuple(self.freeze))
@@ -120,6 +127,3 @@ def _within(name: str, value: object, least: float, end: float, above: bool = Fa
     if not least <= found < end or (above and found == least):
         raise UserError(f"{name} is {value!r}; {remedy}")
     return found
-
-
-NAMES = tuple(each.name for each in fields(TrainingConfig))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,7 +16,7 @@ import numpy as np
 from quantkit.data.batches import prepare
 from quantkit.data.left_out import LeftOut
 from quantkit.data.prefetch import prefetched
-from quantkit.data.samples import Sample, Samples
+from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError, SampleError
 from quantkit.files.files import as_text
 from quantkit.host.memory import available_memory
@@ -25,6 +25,9 @@ from quantkit.training.augmentation import augmented
 from quantkit.training.config import TrainingConfig
 from quantkit.training.targets import mixed, smoothed
 from quantkit.units import counted
+
+# What is drawn at random, each from a stream of its own.
+_ORDER, _MIXING, _VARYING = range(3)
 
 # Prepared batches that wait for the network, at most.
 _AHEAD = 2
@@ -84,17 +87,17 @@ class Feed:
         """The number of batches in an epoch."""
         return len(self.samples) // self.config.batch_size
 
-    def epoch(self, number: int, first_step: int = 0) -> Iterator[TrainingBatch]:
+    def epoch(self, number: int, first_step: int = 0) -> Generator[TrainingBatch, None, None]:
         """The batches of an epoch, from ``first_step`` on.
 
         Raises:
             DataError: more samples cannot be used than may be left out, or one has no label or one beyond the classes.
         """
         size = self.config.batch_size // self.instances
-        order = np.random.default_rng((self.config.seed, number)).permutation(len(self.samples))
+        order = np.random.default_rng((self.config.seed, _ORDER, number)).permutation(len(self.samples))
         steps = order[: self.steps * self.config.batch_size].reshape(self.steps, self.instances, size)
         places = [(number, int(position)) for position in steps[first_step:, self.rank].ravel()]
-        stream = prefetched(self._prepared, places, self.workers, max(1, _AHEAD * size))
+        stream = prefetched(self._prepared, places, self.workers, _AHEAD * size + self.workers)
         with closing(stream):
             for step in range(first_step, self.steps):
                 begun = perf_counter()
@@ -122,7 +125,9 @@ class Feed:
             targets = smoothed(labels, self.classes, self.config.label_smoothing)
         if self.config.mixup:
             pairs = self.config.batch_size // 2
-            shares = np.random.default_rng((self.config.seed, epoch, step)).beta(*2 * (self.config.mixup,), pairs)
+            shares = np.random.default_rng((self.config.seed, _MIXING, epoch, step)).beta(
+                *2 * (self.config.mixup,), pairs
+            )
             own = len(samples) // 2
             data, targets = mixed(data, targets, shares[self.rank * own : (self.rank + 1) * own])
         return TrainingBatch(data, targets, 0.0)
@@ -142,17 +147,19 @@ class Feed:
         (sample,) = self.samples.read((self._place(position),))
         if not self.labelled:
             sample = replace(sample, label=None)
-        elif not isinstance(sample.label, int):
+        elif sample.label is None or isinstance(sample.label, np.ndarray):
             kind = "no label" if sample.label is None else "a label for each of its steps"
             raise DataError(
                 f"{sample.name} has {kind}; give a class for each sample: a folder per class, a labels.csv, or `y` in "
                 "the .npz"
             )
+        else:
+            sample = replace(sample, label=label_of(sample.label, sample.name))
         augmentation, preprocess = self.config.augmentation, self.model.preprocess
         if preprocess is None or not augmentation.changes or sample.image.dtype != np.uint8 or sample.image.ndim != 3:
             return prepare(sample, self.model.preparation, self.model.input_shape, self.classes)
-        if sample.label is None or sample.label < self.classes:
-            random = np.random.default_rng((self.config.seed, epoch, position))
+        if not isinstance(sample.label, int) or sample.label < self.classes:
+            random = np.random.default_rng((self.config.seed, _VARYING, epoch, position))
             image = augmented(augmentation, preprocess, sample, self.model.input_shape, random)
             sample = replace(sample, image=image)
         return prepare(sample, None, self.model.input_shape, self.classes)

@@ -10,12 +10,13 @@ from typing import Optional, Union
 from quantkit.benchmark.placement.placement import place
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.left_out import LeftOut, in_order
-from quantkit.data.samples import Samples, skipping
+from quantkit.data.samples import Samples, are_labelled, skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.files.folders import scratch_folder
 from quantkit.host.threads import worker_threads
 from quantkit.host.topology import read_topology
+from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model, Source
 from quantkit.progress import Progress, silent
@@ -116,26 +117,36 @@ def finetune(
         QuantkitError: the checkpoint cannot be written.
     """
     config = config or TrainingConfig()
+    of_kind("model", model, Model, "which load_model() returns")
+    of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=5)")
+    if classes is not None:
+        classes = whole_number("classes", classes, 1, 10)
+    if workers is not None:
+        workers = whole_number("workers", workers, 0, 4)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     base = with_new_classes(model, classes, labels, config.seed)
-    samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
+    source = skipping(load_data(train_data), skip_bad)
+    samples = readable_in_any_order(source)
     held = None if validation_data is None else dataset(base, validation_data)
+    if held is not None and not are_labelled(held.samples):
+        raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
     loop = loop_of(base, samples, held, config, worker_threads() if workers is None else workers, Alone(), checkpoint)
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
     if instances is None and machines is None:
         reached, left_out = loop.run(begun, progress, told), in_order(loop.feed.left_out)
     else:
+        named = _named(source, held)
         with scratch_folder() as folder:
             job = Job(
                 str(write_network(base, loop.feed.classes, folder, base.name, "", {})),
-                *_named(samples, held),
+                *named,
                 asdict(config),
                 workers,
                 skip_bad,
                 str(checkpoint or folder / "checkpoint"),
                 loop.identity,
             )
-            spread = str(instances or "machine"), machines
+            spread = "machine" if instances is None else str(instances), machines
             reached, left_out = _on_instances(job, *spread, begun, loop, progress, told)
     return result_of(model, base, loop, begun, reached, left_out)
 
@@ -169,14 +180,16 @@ def _named(samples: Samples, held: Optional[CalibrationDataset]) -> tuple[str, O
     Raises:
         UserError: they have none.
     """
-    addresses = [samples.address, None if held is None else held.samples.address]
-    for data, address in zip((samples, held), addresses):
-        if data is not None and not isinstance(address, str):
+    names = []
+    for each in (samples, *(() if held is None else (held.samples,))):
+        if not isinstance(each.address, str) or each.positions is not None:
+            what = "a part of its samples alone" if isinstance(each.address, str) else "in this process alone"
             raise UserError(
-                f"instances read the samples themselves, and {data.name} is in this process alone; give a folder or a "
-                "file by its name, or no instances"
+                f"instances read the samples themselves, and {each.name} is {what}; give a folder or a file by its "
+                "name, or no instances"
             )
-    return str(addresses[0]), None if held is None else str(addresses[1])
+        names.append(each.address)
+    return names[0], names[1] if held is not None else None
 
 
 def check_enough(samples: Samples, held: Optional[CalibrationDataset], config: TrainingConfig) -> None:
@@ -205,6 +218,11 @@ def check_shared(config: TrainingConfig, instances: int) -> None:
         raise UserError(
             f"a batch of {config.batch_size} cannot be shared by {instances} instances; give a multiple of them "
             "(--batch-size, batch_size)"
+        )
+    if config.mixup and instances > 1 and config.batch_size // instances % 2:
+        raise UserError(
+            f"mixup mixes samples in pairs, and a batch of {config.batch_size} gives each of {instances} instances an "
+            "odd number; give another --batch-size (batch_size), or no --mixup"
         )
 
 

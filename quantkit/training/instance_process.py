@@ -79,19 +79,29 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     loop = loop_of(model, samples, held, config, workers, communication, path if leads else None)
     begun = read_checkpoint(path, job.identity)
 
+    heard = 0.0
+
     def progress(stream: Iterable[T], total: int, title: str) -> Iterator[T]:
-        told = 0.0
+        nonlocal heard
         for step, item in enumerate(stream, 1):
             yield item
-            if leads and time.monotonic() - told > _TELL_EVERY:
-                told = time.monotonic()
+            if leads and time.monotonic() - heard > _TELL_EVERY:
+                heard = time.monotonic()
                 send(channel, step=step)
 
     def tell(epoch: Epoch) -> None:
         if leads:
             send(channel, epoch=asdict(epoch))
 
-    replace(loop, identity=job.identity).run(begun, progress, tell)
+    def alive() -> None:
+        nonlocal heard
+        if leads and time.monotonic() - heard > _TELL_EVERY:
+            heard = time.monotonic()
+            send(channel, step=0)
+
+    replace(loop, identity=job.identity, alive=alive).run(begun, progress, tell)
+    # Other machines may still ask the server of this one.
+    communication.wait()
     return documents(in_order(loop.feed.left_out))
 
 

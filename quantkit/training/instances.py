@@ -64,7 +64,7 @@ def train_on_instances(
             losses += 1
             if losses > _RESTARTS:
                 raise TrainingError(
-                    f"{error}, {losses} times in a row; the checkpoint {job.checkpoint} holds {reached} epochs: mend "
+                    f"{error}, {losses} times in a row; the checkpoint {job.checkpoint} holds {reached} epochs: end "
                     "what ends the instances, and give the same command again"
                 ) from error
             warnings.warn(f"{error}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2)

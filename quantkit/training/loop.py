@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -15,6 +16,7 @@ import numpy as np
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.formats.mxnet import nnvm
+from quantkit.ir.graph import Graph
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoint
 from quantkit.training.communication import Communication, all_have
@@ -26,8 +28,8 @@ from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
 from quantkit.training.validation import Validated, validated
 
-# Samples that instances compare before they begin.
-_COMPARED = 32
+COMPARED = 32
+"""Samples by which two sets are told apart."""
 
 Told = Callable[[Epoch], object]
 """Is given each epoch when it is done."""
@@ -37,8 +39,25 @@ def untold(epoch: Epoch) -> None:
     """Tell nobody."""
 
 
-def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDataset]) -> str:
-    """The hash of what decides a training: the network, the samples by their names, and the configuration."""
+def _diverges(what: str, rate: float) -> TrainingError:
+    return TrainingError(
+        f"{what}, at a learning rate of {rate:.3g}: the training diverges; give a smaller --learning-rate "
+        "(learning_rate) or a longer --warmup-epochs (warmup_epochs), and make sure that the samples are preprocessed "
+        "as the network expects"
+    )
+
+
+def identity_of(
+    network: Trainable, feed: Feed, held: Optional[CalibrationDataset], learned: Optional[Graph] = None
+) -> str:
+    """The hash of what decides a training: the network, the samples, and the configuration.
+
+    Args:
+        network: what is trained.
+        feed: the samples, of which some are compared by their content.
+        held: those that each epoch is judged on.
+        learned: the network whose scores are learned; None: labels are.
+    """
     parts = (
         nnvm.sha256_of(network.graph),
         *sorted(network.learned),
@@ -46,7 +65,10 @@ def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDatase
         feed.samples.name,
         str(len(feed.samples)),
         str(feed.classes),
-        held.name if held else "",
+        f"{held.name} {held.size}" if held else "",
+        repr((feed.model.preparation, feed.model.input_shape)),
+        nnvm.sha256_of(learned) if learned else "",
+        feed.digest(COMPARED).hex(),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -64,6 +86,7 @@ class Loop:
         identity: see ``identity_of``.
         teacher: the network whose classes validation compares with; None: it compares with labels.
         distill: learn the teacher's scores; else the labels.
+        alive: is called now and then while no step is made.
     """
 
     network: Trainable
@@ -74,6 +97,7 @@ class Loop:
     identity: str
     teacher: Optional[Teacher] = None
     distill: bool = False
+    alive: Callable[[], object] = lambda: None
 
     @property
     def config(self) -> TrainingConfig:
@@ -122,7 +146,7 @@ class Loop:
 
     def _compare(self, done: int) -> None:
         """Make sure that all instances begin alike."""
-        if not all_have(self.communication, self.feed.digest(_COMPARED)):
+        if not all_have(self.communication, self.feed.digest(COMPARED)):
             raise DataError(
                 f"the samples of {self.feed.samples.name} are not the same on all instances; give all the same files, "
                 "and the same options"
@@ -142,18 +166,18 @@ class Loop:
         begun = perf_counter()
         losses, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
-        for step, batch in enumerate(progress(self.feed.epoch(number), steps, title), 1):
-            targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
-            loss = trained.step(batch.data, targets)
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"the loss is {loss} at step {step} of epoch {number}, at a learning rate of {trained.rate:.3g}: "
-                    "the training diverges; give a smaller --learning-rate (learning_rate) or a longer --warmup-epochs "
-                    "(warmup_epochs), and make sure that the samples are preprocessed as the network expects"
-                )
-            losses += loss
-            waited += batch.waited
+        trained.begin_epoch(number)
+        with closing(self.feed.epoch(number)) as batches:
+            for step, batch in enumerate(progress(batches, steps, title), 1):
+                targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
+                loss = trained.step(batch.data, targets)
+                if not math.isfinite(loss):
+                    raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
+                losses += loss
+                waited += batch.waited
         seconds = perf_counter() - begun
+        if not trained.is_finite():
+            raise _diverges(f"parameters are no longer numbers after epoch {number}", trained.rate)
         trained.share_statistics()
         if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
             raise TrainingError(
@@ -171,7 +195,13 @@ class Loop:
         if self.held is None:
             return None
         own = validated(
-            self.network.graph, trained.params(), self.held, self.config.batch_size, self.feed.classes, self.teacher
+            self.network.graph,
+            trained.params(),
+            self.held,
+            self.config.batch_size // self.communication.instances,
+            self.feed.classes,
+            self.teacher,
+            self.alive,
         )
         if self.communication.instances == 1:
             # Exactly: sums of instances are float32.

@@ -11,7 +11,7 @@ from quantkit.errors import UserError
 from quantkit.kinds import whole_number
 
 _LOCALHOST = "127.0.0.1"
-_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
 
 
 class MeetingPoint(NamedTuple):
@@ -53,7 +53,7 @@ class Machines:
             raise UserError(
                 f"machine is {self.own} of {self.number} machines; give a number from 0 to {self.number - 1}"
             )
-        match = _ADDRESS.fullmatch(self.scheduler)
+        match = _ADDRESS.fullmatch(str(self.scheduler))
         if match is None or not 0 < int(match["port"]) < 1 << 16:
             raise UserError(f"scheduler is {self.scheduler!r}; give the address of machine 0, such as 10.0.0.1:9000")
 
@@ -64,18 +64,34 @@ class Machines:
             UserError: there is no way to machine 0.
         """
         host, _, port = self.scheduler.rpartition(":")
-        host = host.strip("[]")
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind, protocol) as probe:
+            # MXNet's protocol knows IPv4 alone.
+            address = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_DGRAM)[0][4]
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 # Sends nothing; the system chooses the address from which it would.
                 probe.connect(address)
                 own = str(probe.getsockname()[0])
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"cannot reach {self.scheduler}: {reason}; give the address of machine 0 (--scheduler)"
+            ) from error
+        point = MeetingPoint(str(address[0]), int(port), own)
+        if self.own == 0:
+            _check_free(point)
+        return point
+
+
+def _check_free(point: MeetingPoint) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((point.host, point.port))
         except OSError as error:
             raise UserError(
-                f"cannot reach {self.scheduler}: {error.strerror or error}; give the address of machine 0 (--scheduler)"
+                f"machine 0 cannot listen at {point.host}:{point.port}: {error.strerror or error}; give an address of "
+                "this machine and a port that is free (--scheduler)"
             ) from error
-        return MeetingPoint(str(address[0]), int(port), own)
 
 
 def on_this_machine() -> MeetingPoint:

@@ -52,7 +52,8 @@ class TrainedNetwork:
             EngineError: the engine does not accept it.
         """
         mxnet = load_mxnet()
-        self._mxnet, self._communication, self._batch_size = mxnet, communication, config.batch_size
+        self._mxnet, self._communication = mxnet, communication
+        self._batch_size, self._seed = config.batch_size, config.seed
         with engine_calls("load the network for training"), stock_fusion_off():
             inputs = [mxnet.sym.var(name, dtype="float32") for name in network.graph.inputs]
             with warnings.catch_warnings():
@@ -81,6 +82,16 @@ class TrainedNetwork:
     def rate(self) -> float:
         """The learning rate of the last step."""
         return float(self._trainer.learning_rate)
+
+    def begin_epoch(self, number: int) -> None:
+        """Have what is drawn at random in the network, such as the masks of Dropout, depend on the epoch alone."""
+        place = (self._seed, number, self._communication.rank)
+        with engine_calls("seed the engine"):
+            self._mxnet.random.seed(int(np.random.SeedSequence(place).generate_state(1)[0] >> 1))
+
+    def is_finite(self) -> bool:
+        """Whether all parameters are numbers."""
+        return all(np.isfinite(value).all() for value in self.params().values())
 
     def step(self, data: np.ndarray, targets: np.ndarray) -> float:
         """Learn from a batch; returns the mean loss before the step: a cross-entropy in nats, or a mean square.

@@ -16,7 +16,7 @@ import numpy as np
 
 from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
 from quantkit.data.left_out import LeftOut, in_order
-from quantkit.data.samples import skipping
+from quantkit.data.samples import Samples, skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.host.threads import worker_threads
@@ -94,7 +94,7 @@ def train_quantized(
         train_data: samples: anything that ``load_data`` takes. They need no labels if they are to ``distill``.
         validation_data: other samples: the epoch after which most of them have the class that FP32 sees is the result,
             and the network as it was where no epoch is better. None: the last epoch is.
-        config: how to train. ``freeze`` names operators of the fused network and parameters.
+        config: how to train. ``freeze`` names parameters: weights, biases, and ``*_log_range``.
         distill: learn the scores of FP32; else the labels.
         workers: threads that decode and vary images; None: one for each processor that may be used.
         skip_bad: how many training samples may be left out that cannot be read or used.
@@ -118,11 +118,12 @@ def train_quantized(
     original = model.graph
     teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned())
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
+    of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
     held = None if validation_data is None else dataset(model, validation_data)
     check_enough(samples, held, config)
     wanted = worker_threads() if workers is None else workers
     feed = Feed(samples, model, config, classes, wanted, labelled=not distill)
-    identity = identity_of(network, feed, held)
+    identity = identity_of(network, feed, held, teacher.graph if distill else None)
     loop = Loop(network, feed, held, Alone(), path, identity, teacher, distill)
     begun = None if path is None or restart else read_checkpoint(path, identity)
     before = None
@@ -133,7 +134,7 @@ def train_quantized(
     better = before is None or judged is None or judged.better_than(before)
     result = quantized
     if better:
-        result = _trained(quantized, simulated, {**simulated.graph.params, **reached.best}, train_data, samples.name)
+        result = _trained(quantized, simulated, {**simulated.graph.params, **reached.best}, samples)
     return TrainedInt8(
         result,
         config,
@@ -178,16 +179,15 @@ def _trained(
     quantized: QuantizedModel,
     simulated: SimulatedTraining,
     params: Mapping[str, np.ndarray],
-    train_data: DataSource,
-    name: str,
+    samples: Samples,
 ) -> QuantizedModel:
     """The INT8 network with trained parameters, its agreement measured anew."""
     source, network = quantized.source, simulated.quantized_graph(params)
     adjusted = AdjustedNetwork(network, quantized.algorithms, network.graph)
-    complete = with_pre_add_ranges(source, quantized.table, adjusted, train_data)
-    note = f"trained with its quantization on {name}"
+    complete = with_pre_add_ranges(source, quantized.table, adjusted, samples)
+    note = f"trained with its quantization on {samples.name}"
     model = replace(source.model, notes=(*source.model.notes, note))
     result = replace(
         quantized, source=replace(source, model=model), network=complete.network, agreement=None, drift=None, speed=None
     )
-    return measure_agreement(result, train_data)
+    return measure_agreement(result, samples)

@@ -20,10 +20,11 @@ def rate_schedule(config: TrainingConfig, steps_per_epoch: int) -> Any:
     """
     schedulers = load_mxnet().lr_scheduler
     total = config.epochs * steps_per_epoch
-    warmup = min(round(config.warmup_epochs * steps_per_epoch), total - 1)
+    warmup = int(min(config.warmup_epochs * steps_per_epoch, total // 2))
     common = {"base_lr": config.peak_rate, "warmup_steps": warmup}
     if config.schedule == "cosine":
-        return schedulers.CosineScheduler(total, **common)
+        # One more than there are, so that the last one still learns.
+        return schedulers.CosineScheduler(total + 1, **common)
     drops = [round(share * total) for share in _DROPS] if config.schedule == "step" else []
     # A drop that the warm-up reaches comes right after it; one beyond the end never does.
     places = sorted({max(drop, warmup + 1) for drop in drops}) or [total + 1]

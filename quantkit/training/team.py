@@ -134,7 +134,8 @@ class Team:
     def _messages(self) -> Iterator[Mapping[str, Any]]:
         """What instances tell, until the last has told that it is done."""
         channels = {process.channel: process for process in self._instances}
-        deadline = time.monotonic() + LOADING_PATIENCE
+        patience = LOADING_PATIENCE
+        deadline = time.monotonic() + patience
         while channels:
             for ready in wait([*channels], timeout=1.0):
                 channel = ready if isinstance(ready, Connection) else None
@@ -142,7 +143,8 @@ class Team:
                 if channel is None or process is None:
                     continue
                 message = process.answer(_PATIENCE)
-                deadline = time.monotonic() + _PATIENCE
+                patience = _PATIENCE
+                deadline = time.monotonic() + patience
                 if "left_out" in message:
                     self._left_out |= {each["position"]: LeftOut(**each) for each in message["left_out"]}
                     del channels[channel]
@@ -153,7 +155,7 @@ class Team:
                 if not process.lives() and (process in self._others or process.channel in channels):
                     raise process.gone()
             if time.monotonic() > deadline:
-                raise InstanceError("hung", f"no instance of the training made a step for {_PATIENCE:.0f} s")
+                raise InstanceError("hung", f"no instance of the training made a step for {patience:.0f} s")
 
 
 def _steps(messages: Iterator[Mapping[str, Any]], steps: int, told: list[Mapping[str, Any]]) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -47,6 +47,7 @@ def validated(
     batch_size: int,
     classes: int,
     teacher: Optional[Teacher] = None,
+    alive: Callable[[], object] = lambda: None,
 ) -> Validated:
     """Run a network over validation samples.
 
@@ -57,6 +58,7 @@ def validated(
         batch_size: how many are run at once.
         classes: the number of classes.
         teacher: the network whose classes are taken for the labels; None: those of the samples are.
+        alive: is called for each batch.
 
     Raises:
         DataError: a sample cannot be used, or has no label or one beyond the classes.
@@ -66,6 +68,7 @@ def validated(
     samples = correct = 0
     loss = 0.0
     for batch in data.batches(batch_size, None if teacher else classes):
+        alive()
         labels = teacher.classes(batch.data) if teacher else batch.labels
         if labels is None or labels.ndim != 1:
             raise DataError(f"{data.name} has no class for each sample; give labelled samples (--val)")

@@ -106,7 +106,7 @@ def test_an_older_result_is_kept_unless_force_is_given(run: Run, card: Path, pho
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--classes", 2], "has label 2, but the network has 2 classes"),
+        (["--classes", 2], "has 3 folders of classes, and --classes says 2; correct one of them"),
         (["--labels", "a,b"], "2 labels were given for 3 classes"),
         (["--freeze", "stage"], "nothing to freeze is called 'stage'"),
         (["--batch-size", 500], "photos has 36 samples, fewer than a batch of 500"),
@@ -240,3 +240,36 @@ def test_what_is_not_for_a_bundle_is_told(
 def test_only_bundles_are_trained_with_their_quantization(run: Run, card: Path, photos: Path) -> None:
     result = run("finetune", card, "--qat", "--train", photos)
     assert result.exit_code == 2 and "is no bundle; quantize the network first" in result.stderr
+
+
+def test_a_folder_in_a_new_folder_can_be_written(run: Run, card: Path, photos: Path) -> None:
+    result = tuned(run, card, photos, "--out", "runs/new/mine")
+    assert result.exit_code == 0, result.stderr
+    assert [path.name for path in Path("runs/new").iterdir()] == ["mine"]
+    refused = tuned(run, card, photos, "--out", ".")
+    assert refused.exit_code == 2 and "has no name of its own" in refused.stderr
+    Path("other.checkpoint").mkdir()
+    in_the_way = tuned(run, card, photos, "--out", "other")
+    assert in_the_way.exit_code == 2 and "other.checkpoint is a folder" in in_the_way.stderr
+
+
+def test_folders_of_classes_have_to_agree(run: Run, card: Path, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "val" / "green").mkdir(parents=True)
+    (tmp_path / "val" / "red").mkdir()
+    for name in ("green", "red"):
+        (tmp_path / "val" / name / "00.png").write_bytes((photos / name / "00.png").read_bytes())
+    result = tuned(run, card, photos, "--val", tmp_path / "val")
+    assert result.exit_code == 2 and "are not the same, such as 'blue'; their order gives the labels" in result.stderr
+    other = tuned(run, card, photos, "--classes", 4)
+    assert other.exit_code == 2 and "has 3 folders of classes, and --classes says 4" in other.stderr
+
+
+def test_classes_get_the_names_that_are_given(run: Run, card: Path, photos: Path, tmp_path: Path) -> None:
+    long = ["x" * 100, "y" * 100, "z" * 100]
+    assert tuned(run, card, photos, "--labels", ",".join(long)).exit_code == 0
+    assert all(name in Path("tiny-finetuned/card.toml").read_text() for name in long)
+    (tmp_path / "names.txt").write_text("one\ntwo\nthree\n")
+    assert tuned(run, card, photos, "--labels", tmp_path / "names.txt", "--force").exit_code == 0
+    assert 'labels = ["one", "two", "three"]' in Path("tiny-finetuned/card.toml").read_text()
+    missing = tuned(run, card, photos, "--labels", "nowhere.txt", "--force")
+    assert missing.exit_code == 2 and "cannot read labels nowhere.txt" in missing.stderr

@@ -17,7 +17,7 @@ class WithOther(Alone):
     instances = 2
 
     def __init__(self, other: bytes) -> None:
-        self._other = np.frombuffer(other[:16], np.uint16).astype(np.float32)
+        self._other = np.frombuffer(other[:16], np.uint8).astype(np.float32)
 
     def total(self, values: np.ndarray) -> np.ndarray:
         return values + self._other

@@ -29,6 +29,8 @@ from quantkit.training.config import TrainingConfig
         ({"patience": 0}, "patience is 0; give a whole number from 1 up"),
         ({"seed": -1}, "seed is -1; give a whole number from 0 up"),
         ({"seed": 1 << 40}, f"seed is {1 << 40}; give at most {2**31 - 1}"),
+        ({"mixup": 0.2, "batch_size": 1}, "mixup mixes samples in pairs, and batch_size is 1"),
+        ({"epochs": 10**7}, "epochs is 10000000; give at most 1000000"),
         ({"freeze": "body"}, "freeze is 'body'; give a tuple of globs, such as ('body',)"),
         ({"augmentation": {}}, "augmentation is of type dict"),
     ],

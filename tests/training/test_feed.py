@@ -79,8 +79,8 @@ def test_instances_share_each_batch_of_one(mixup: float) -> None:
 
 
 def test_each_epoch_varies_images_in_its_own_way() -> None:
-    config = TrainingConfig(batch_size=6, augmentation=Augmentation(0.5))
-    source = feed(coloured(6), config)
+    config = TrainingConfig(batch_size=3, augmentation=Augmentation(0.5))
+    source = feed(coloured(3), config)
 
     def by_class(epoch: int) -> np.ndarray:
         (batch,) = source.epoch(epoch)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from quantkit.data.arrays import arrays
+from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError, ModelError, QuantkitError, TrainingError, UserError
 from quantkit.evaluation.accuracy import hits
+from quantkit.ir.graph import Node
 from quantkit.models.load import load_model
 from quantkit.training.augmentation import NONE
 from quantkit.training.config import TrainingConfig
@@ -190,3 +192,67 @@ def test_augmented_networks_learn_with_workers_as_without() -> None:
     config = TrainingConfig(epochs=1, batch_size=16, learning_rate=2.0, mixup=0.2)
     results = [finetune(tiny(), coloured(96), config=config, workers=workers) for workers in (0, 3)]
     assert same(*results)
+
+
+def test_networks_with_dropout_go_on_exactly(tmp_path: Path) -> None:
+    graph = tiny().graph
+    flat = graph.by_name["flat"]
+    dropped = Node("dropped", "Dropout", (flat.output,), {"p": "0.5"}, ("dropped",))
+    nodes = [
+        replace(node, inputs=(dropped.output, *node.inputs[1:])) if node.name == "dense" else node
+        for each in graph.nodes
+        for node in ((each, dropped) if each is flat else (each,))
+    ]
+    model = replace(tiny(), graph=replace(graph, nodes=tuple(nodes)))
+
+    def run(**options: Any) -> FineTuned:
+        return finetune(model, coloured(96), coloured(60, 1), config=CONFIG, workers=0, **options)
+
+    whole, again, path = run(), run(), tmp_path / "checkpoint"
+    with pytest.raises(Interrupted):
+        run(checkpoint=path, told=interrupted_after(2))
+    assert same(whole, again) and same(whole, run(checkpoint=path))
+    assert not same(whole, trained())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: finetune(tiny(), coloured(96, seed=7), coloured(60, 1), config=CONFIG, workers=0),
+        lambda: trained(validation=coloured(63, 1)),
+    ],
+)
+def test_other_samples_of_the_same_name_are_another_training(
+    tmp_path: Path, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "checkpoint"
+    trained(checkpoint=path)
+    monkeypatch.setitem(finetune.__kwdefaults__, "checkpoint", path)
+    with pytest.raises(UserError, match="with other samples, options or another network"):
+        other()
+
+
+def test_other_preprocessing_is_another_training(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    trained(checkpoint=path)
+    model = replace(tiny(), preprocess=Preprocess(mean=(0.4, 0.5, 0.5), std=(0.25, 0.25, 0.25)))
+    with pytest.raises(UserError, match="with other samples, options or another network"):
+        finetune(model, coloured(96), coloured(60, 1), config=CONFIG, workers=0, checkpoint=path)
+
+
+def test_arguments_of_other_kinds_are_told() -> None:
+    with pytest.raises(UserError, match="model is of type str; give a Model"):
+        finetune("resnet50", coloured(96))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="config is of type dict"):
+        trained({"epochs": 3})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"classes is 2\.5; give a whole number"):
+        trained(classes=2.5)
+    with pytest.raises(UserError, match="workers is -1; give a whole number from 0 up"):
+        finetune(tiny(), coloured(96), workers=-1)
+
+
+def test_labels_of_numpy_are_labels() -> None:
+    source = coloured(96)
+    samples = replace(source, read=lambda at: (replace(each, label=np.int64(each.label)) for each in source.read(at)))
+    result = finetune(tiny(), samples, coloured(60, 1), config=CONFIG, workers=0)
+    assert same(result, trained())

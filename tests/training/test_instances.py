@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.sources import load_data
 from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
@@ -71,9 +72,12 @@ def test_one_instance_needs_nobody(data: str) -> None:
 
 def test_statistics_are_those_of_all_instances(data: str, undisturbed: FineTuned) -> None:
     assert not left_running()
+    still = replace(CONFIG, learning_rate=1e-12, epochs=1)
+    alone, shared = (params(trained(data, still, instances=instances)) for instances in (None, TWO))
+    # The mean of a batch is that of its halves' means, its variance a little more than that of their variances.
+    assert shared["normal_moving_mean"] == pytest.approx(alone["normal_moving_mean"], rel=1e-4, abs=1e-5)
+    assert shared["normal_moving_var"] == pytest.approx(alone["normal_moving_var"], rel=0.1)
     one = trained(data, instances=None)
-    for name in ("normal_moving_mean", "normal_moving_var"):
-        assert params(undisturbed)[name] == pytest.approx(params(one)[name], rel=0.1, abs=0.05)
     first, second = (result.epochs[-1].validated for result in (one, undisturbed))
     assert first is not None and second is not None and abs(first.top1 - second.top1) < 0.1
 
@@ -131,7 +135,7 @@ def test_losses_without_an_end_end_the_training(data: str, monkeypatch: pytest.M
     def disturb(epoch: Epoch) -> None:
         killed("instance_process")()
 
-    with pytest.raises(TrainingError, match="holds 1 epochs: mend what ends the instances, and give the same command"):
+    with pytest.raises(TrainingError, match="holds 1 epochs: end what ends the instances, and give the same command"):
         trained(data, checkpoint=path, told=disturb)
     assert path.exists()
 
@@ -150,5 +154,12 @@ def test_what_instances_cannot_share_is_refused(data: str) -> None:
         trained(data, replace(CONFIG, batch_size=15))
     with pytest.raises(UserError, match="coloured is in this process alone; give a folder or a file by its name"):
         finetune(tiny(), coloured(64), config=CONFIG, instances=TWO)
+    part = replace(load_data(data), positions=range(32))
+    with pytest.raises(UserError, match="is a part of its samples alone; give a folder or a file by its name"):
+        finetune(tiny(), part, config=CONFIG, instances=TWO)
+    with pytest.raises(UserError, match="gives each of 2 instances an odd number; give another --batch-size"):
+        trained(data, replace(CONFIG, batch_size=6))
+    with pytest.raises(UserError, match="there is no placement '0'"):
+        trained(data, instances=0)
     with pytest.raises(UserError, match="there is no placement 'many'"):
         trained(data, instances="many")

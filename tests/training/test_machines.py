@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -29,10 +30,22 @@ def test_impossible_values_are_refused(values: tuple[Any, ...], words: str) -> N
 
 
 def test_each_machine_is_reached_by_the_address_that_faces_the_first() -> None:
+    assert Machines(2, 1, "localhost:9000").meeting_point().host == "127.0.0.1"
     point = Machines(2, 1, "127.0.0.1:9000").meeting_point()
     assert point == ("127.0.0.1", 9000, "127.0.0.1")
     with pytest.raises(UserError, match=r"cannot reach nowhere\.invalid:9000: .*give the address of machine 0"):
         Machines(2, 1, "nowhere.invalid:9000").meeting_point()
+    with pytest.raises(UserError, match=r"cannot reach a\.\.b:9000"):
+        Machines(2, 1, "a..b:9000").meeting_point()
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        scheduler = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"machine 0 cannot listen at {scheduler}: Address already in use"):
+            Machines(2, 0, scheduler).meeting_point()
 
 
 def test_instances_of_one_machine_meet_where_nobody_else_comes() -> None:
