@@ -1,4 +1,9 @@
-"""What each INT8 operator becomes in a training graph: the same arithmetic as in ``quantization.simulation``."""
+"""What each INT8 operator becomes in a training graph: operators that compute the integers of MXNet's kernels.
+
+They are those of the kernels to the last one, on processors with VNNI. The interpreter in ``quantization.simulation``
+is near, but not the same: it does not round biases, divides where kernels multiply by the inverse, and rounds a mean
+after it is real. Sums of products are exact up to 2^24; of larger ones float32 keeps the first 24 bits.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ def add_int8(draft: TrainingDraft, node: Node) -> None:
 
 
 def _add_layer(draft: TrainingDraft, layer: FusedLayer) -> None:
-    """A convolution or dense layer: sums of products of integers, which are exact up to 2^24."""
+    """A convolution or dense layer."""
     data, weight = draft.as_integers(layer.data), integer_weights(draft, layer)
     if draft.network.computes_integers(layer.node):
         draft.put_out(layer.node.output, _to_integers(draft, layer, data, weight))

@@ -46,7 +46,7 @@ def check(found: Mapping[Tensor, np.ndarray], wanted: Mapping[Tensor, np.ndarray
 
 
 @pytest.mark.usefixtures("int8_engine")
-@pytest.mark.requires("vnni", "onednn")
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("preset", ["none", "best"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_integers_are_those_of_the_engine(name: str, preset: str) -> None:
@@ -105,7 +105,7 @@ POOLINGS = {
 
 
 @pytest.mark.usefixtures("int8_engine")
-@pytest.mark.requires("vnni", "onednn")
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("source", [rectified, signed, sum_of_seven_bits])
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_means_are_rounded_as_by_the_engine(pooling: str, source: Callable[[Builder], Tensor]) -> None:
