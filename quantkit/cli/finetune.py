@@ -85,6 +85,9 @@ def finetune(
     if aware.qat:
         quantization_aware(terminal, model, samples, learning, varying, parallel, aware, target, loading, preprocessing)
         return
+    if aware.reference is not None or not aware.distill:
+        odd = "--no-distill" if aware.reference is None else "--reference"
+        raise click.UsageError(f"{odd} is for --qat; leave it out, or give --qat")
     check_not_bundle(model)
     from quantkit.training.config import TrainingConfig
 
@@ -149,6 +152,8 @@ def _machines(parallel: Parallel) -> Optional[Machines]:
     from quantkit.training.machines import Machines
 
     if parallel.machines == 1:
+        if parallel.machine or parallel.scheduler:
+            raise click.UsageError("--machine and --scheduler go with --machines; give it, too")
         return None
     if parallel.scheduler is None:
         raise click.UsageError("--machines needs --scheduler HOST:PORT, the address of machine 0")

@@ -201,6 +201,13 @@ def test_machines_need_a_place_to_meet(run: Run, card: Path, photos: Path) -> No
     result = tuned(run, card, photos, "--machines", 2)
     assert result.exit_code == 2 and "--machines needs --scheduler HOST:PORT" in result.stderr
     assert tuned(run, card, photos, "--machines", 2, "--scheduler", "here").exit_code == 2
+    alone = tuned(run, card, photos, "--machine", 1, "--scheduler", "here:9000")
+    assert alone.exit_code == 2 and "--machine and --scheduler go with --machines" in alone.stderr
+    for more in (("--reference", card), ("--no-distill",)):
+        result = tuned(run, card, photos, *more)
+        assert result.exit_code == 2 and f"{more[0]} is for --qat" in result.stderr.replace(
+            "--distill is", "--no-distill is"
+        )
 
 
 def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos: Path, int8_engine: None) -> None:
