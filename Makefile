@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT := demo
 
 .PHONY: demo smoke soak train-bench onnx-conformance zoo docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
-	test-faults test-lean properties mutate fuzz crash-search clean
+	test-faults test-lean test-horovod properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -123,6 +123,10 @@ test-lean: .venv-onednn/installed
 	.venv-onednn/bin/python tests/lean/prepare.py build/lean
 	QUANTKIT_LEAN=build/lean .venv-onednn/bin/python -m pytest tests/lean -rP
 
+# Trainings through Horovod.
+test-horovod: .venv-horovod/installed
+	QUANTKIT_REQUIRE=horovod .venv-horovod/bin/python -m pytest tests/training/test_horovod.py
+
 # Placement on two NUMA nodes, in a virtual machine.
 test-numa: .venv-onednn/installed
 	tests/numa/prepare build/numa
@@ -142,6 +146,19 @@ fuzz: .venv-onednn/fuzz
 .venv-%/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --editable '.[$*,test,lint]'
+	touch $@
+
+# Horovod comes as source alone. It builds where MXNet can be imported as it is, which takes a NumPy before 1.24; minutes,
+# with CMake and a C++ compiler.
+BUILD_HOROVOD := HOROVOD_WITH_MXNET=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_PYTORCH=1 \
+	HOROVOD_WITHOUT_TENSORFLOW=1 CMAKE_POLICY_VERSION_MINIMUM=3.5
+.venv-horovod/installed: pyproject.toml
+	$(PYTHON) -m venv build/horovod
+	build/horovod/bin/python -m pip install --quiet 'setuptools<81' wheel mxnet==1.9.1 numpy==1.23.5
+	$(BUILD_HOROVOD) build/horovod/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/horovod/wheels \
+		horovod==0.28.1
+	$(PYTHON) -m venv .venv-horovod
+	.venv-horovod/bin/python -m pip install --quiet --find-links build/horovod/wheels --editable '.[onednn,horovod,test,lint]'
 	touch $@
 
 .PRECIOUS: .venv-%/installed

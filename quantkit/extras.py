@@ -32,6 +32,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
         "ray": "ray",
     },
     "object-store": {"fsspec": "fsspec"},
+    "horovod": {"horovod": "horovod", "psutil": "psutil"},
     "s3": {"s3fs": "s3fs", "fsspec": "fsspec"},
 }
 """The packages of each extra by name, and what they are imported as."""

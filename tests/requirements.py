@@ -126,6 +126,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "cluster": _package("distributed"),
     "object-store": _package("moto"),
     "ray": _package("ray"),
+    "horovod": _package("horovod"),
     "pycocotools": _package("pycocotools"),
     "tritonclient": _package("tritonclient"),
     "hey": _program("hey", "hey"),

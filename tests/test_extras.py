@@ -35,9 +35,9 @@ def test_an_engine_brings_the_samples_and_what_quantizing_needs(engine: str) -> 
     assert {"scipy", "packaging"} < names(DECLARED[engine])
 
 
-def test_all_is_all_but_mxnet() -> None:
+def test_all_is_all_but_mxnet_and_what_builds_beside_it() -> None:
     (every,) = DECLARED["all"]
-    assert set(re.findall(r"[\w-]+", every)) - {"quantkit"} == EXTRAS.keys() - {"onednn", "mkl"}
+    assert set(re.findall(r"[\w-]+", every)) - {"quantkit"} == EXTRAS.keys() - {"onednn", "mkl", "horovod"}
 
 
 def test_no_package_of_an_extra_is_needed_by_all() -> None:

@@ -72,7 +72,7 @@ def finetune(
 
     MODEL is a classifier: a name, a model card, a checkpoint or an ONNX file, as for `quantkit quantize`. With
     --classes its last layer is replaced; the others begin as they are. It runs on MXNet's own training, in one process
-    with all its threads, or in several with --instances, which add up their gradients through MXNet's parameter server.
+    with all its threads, or in several with --instances, which add up their gradients.
 
     With --qat, an INT8 bundle is trained instead, with its own rounding in the loop, towards the scores of the FP32
     --reference; batch normalization is folded and frozen. The result is a bundle again. If no epoch agrees better with
@@ -125,6 +125,7 @@ def finetune(
         restart=target.restart,
         instances=parallel.instances,
         machines=_machines(parallel),
+        kvstore=parallel.kvstore,
         progress=terminal.progress,
         told=told,
     )

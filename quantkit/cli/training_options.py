@@ -13,6 +13,7 @@ from quantkit.cli.options import option
 
 if TYPE_CHECKING:
     from quantkit.training.config import TrainingConfig
+    from quantkit.training.launch import KVStoreName
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,13 @@ class Parallel:
         "on each core or memory node, or another placement of `quantkit benchmark`.  [default: this process alone]",
     )
 
+    kvstore: KVStoreName = option(
+        "--kvstore",
+        type=click.Choice(["dist_sync", "horovod"]),
+        default="dist_sync",
+        show_default=True,
+        help="Through what instances add up gradients: MXNet's parameter server, or Horovod.",
+    )
     machines: int = option(
         "--machines",
         type=click.IntRange(min=1),

@@ -27,6 +27,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.instances import train_on_instances
+from quantkit.training.launch import KVStoreName, check_kvstore
 from quantkit.training.loop import Loop, Told, identity_of, untold
 from quantkit.training.machines import Machines
 from quantkit.training.network_files import write_network
@@ -80,6 +81,7 @@ def finetune(
     restart: bool = False,
     instances: Union[str, int, None] = None,
     machines: Optional[Machines] = None,
+    kvstore: KVStoreName = "dist_sync",
     progress: Progress = silent,
     told: Told = untold,
 ) -> FineTuned:
@@ -103,9 +105,9 @@ def finetune(
         restart: begin anew, even if there is a checkpoint.
         instances: train in several processes, each bound to cores of its own: ``core``, one on each core, ``node``, one
             on each memory node, a number of them, or another placement of ``quantkit benchmark``. They share each
-            batch, and add up their gradients through MXNet's parameter server. Samples are then given by name. None:
-            this process trains.
+            batch, and add up their gradients. Samples are then given by name. None: this process trains.
         machines: those that train together; each runs as many ``instances``, by default one on all its cores.
+        kvstore: through what instances add up gradients: ``dist_sync``, MXNet's parameter server, or ``horovod``.
         progress: wraps the steps of each epoch.
         told: is given each epoch when it is done.
 
@@ -113,6 +115,7 @@ def finetune(
         ModelError: the network is no classifier that can be trained.
         DataError: the samples cannot be used, are fewer than a batch, or their labels do not fit the classes.
         UserError: an argument is impossible, or the checkpoint is damaged or of another training.
+        ExtraMissing: Horovod is not installed.
         TrainingError: the loss is no longer a number, or instances are lost again and again.
         QuantkitError: the checkpoint cannot be written.
     """
@@ -121,6 +124,7 @@ def finetune(
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=5)")
     if classes is not None:
         classes = whole_number("classes", classes, 1, 10)
+    check_kvstore(kvstore)
     if workers is not None:
         workers = whole_number("workers", workers, 0, 4)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -145,6 +149,7 @@ def finetune(
                 skip_bad,
                 str(checkpoint or folder / "checkpoint"),
                 loop.identity,
+                kvstore,
             )
             spread = "machine" if instances is None else str(instances), machines
             reached, left_out = _on_instances(job, *spread, begun, loop, progress, told)

@@ -57,11 +57,13 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     from quantkit.models.load import load_model
     from quantkit.training.augmentation import Augmentation
     from quantkit.training.checkpoint import read_checkpoint
-    from quantkit.training.communication import Alone, KVStore
+    from quantkit.training.communication import Alone
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.feed import part_of, readable_in_any_order
     from quantkit.training.finetune import loop_of
+    from quantkit.training.horovod import Horovod
+    from quantkit.training.kvstore import KVStore
     from quantkit.training.team import Job
 
     instances, leads = settings.pop("instances"), settings.pop("leads")
@@ -69,7 +71,8 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
     samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad))
-    communication = KVStore() if instances > 1 else Alone()
+    together = Horovod if job.kvstore == "horovod" else KVStore
+    communication = together() if instances > 1 else Alone()
     held = None
     if job.validation is not None:
         share = part_of(load_data(job.validation), communication.rank, communication.instances)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quantkit.errors import UserError
+from quantkit.extras import using
 from quantkit.kinds import whole_number
 
 _LOCALHOST = "127.0.0.1"
@@ -92,6 +93,21 @@ def _check_free(point: MeetingPoint) -> None:
                 f"machine 0 cannot listen at {point.host}:{point.port}: {error.strerror or error}; give an address of "
                 "this machine and a port that is free (--scheduler)"
             ) from error
+
+
+def interface_of(address: str) -> str:
+    """The network interface of this machine that has an IPv4 address.
+
+    Raises:
+        UserError: none has.
+    """
+    with using("horovod", "trainings through Horovod"):
+        import psutil
+
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.family == socket.AF_INET and each.address == address for each in addresses):
+            return str(name)
+    raise UserError(f"no network interface of this machine has the address {address}; give another --scheduler")
 
 
 def on_this_machine() -> MeetingPoint:

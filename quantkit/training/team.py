@@ -16,7 +16,8 @@ from quantkit.deployment.child_messages import LOADING_PATIENCE
 from quantkit.deployment.child_process import ChildProcess
 from quantkit.errors import InstanceError
 from quantkit.progress import Progress
-from quantkit.training.machines import Machines, MeetingPoint, on_this_machine
+from quantkit.training.launch import KVStoreName, launch
+from quantkit.training.machines import Machines
 
 # Seconds without a step, after which instances count as hanging. The first step waits for the loading.
 _PATIENCE = 300.0
@@ -35,6 +36,7 @@ class Job:
         skip_bad: how many samples each instance may leave out.
         checkpoint: the path of the file.
         identity: the hash of what decides the training.
+        kvstore: through what instances exchange gradients.
     """
 
     card: str
@@ -45,13 +47,14 @@ class Job:
     skip_bad: int
     checkpoint: str
     identity: str
+    kvstore: KVStoreName
 
 
 class Team:
     """The processes of a training on this machine.
 
-    They are the instances and, if there are several, a server of MXNet's parameter server, and on the first machine its
-    scheduler. The first instance of each machine writes the checkpoint there, and tells of steps and epochs.
+    They are the instances and, if there are several, those through which they find each other. The first instance
+    of each machine writes the checkpoint there, and tells of steps and epochs.
     """
 
     def __init__(self, job: Job, placements: Sequence[Placement], machines: Optional[Machines]) -> None:
@@ -69,23 +72,19 @@ class Team:
 
     def __enter__(self) -> Team:
         try:
-            point = self._machines.meeting_point() if self._machines else on_this_machine()
-            for role in self._roles():
-                self._others.append(
-                    self._started(f"the {role} of the training", "parameter_server", {}, role, point, 1)
-                )
-            for placement in self._placements:
-                settings = {
+            start = launch(self._job.kvstore, len(self._placements), self._machines)
+            for noun, module, settings, variables in start.servers():
+                self._others.append(self._started(noun, module, settings, variables, 1))
+            for place, placement in enumerate(self._placements):
+                own = {
                     **asdict(self._job),
                     "cpus": placement.cpus,
                     "nodes": placement.nodes,
                     "instances": self._number,
                     "leads": not self._instances,
                 }
-                process = self._started(
-                    "an instance of the training", "instance_process", settings, "worker", point, placement.threads
-                )
-                self._instances.append(process)
+                noun, variables = "an instance of the training", start.variables(place)
+                self._instances.append(self._started(noun, "instance_process", own, variables, placement.threads))
         except BaseException:
             self._stack.close()
             raise
@@ -94,26 +93,11 @@ class Team:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _roles(self) -> tuple[str, ...]:
-        """The processes of the parameter server on this machine."""
-        if self._number == 1:
-            # Nobody to exchange anything with.
-            return ()
-        return ("server",) if self._machines and self._machines.own else ("scheduler", "server")
-
     def _started(
-        self, noun: str, module: str, settings: Mapping[str, Any], role: str, point: MeetingPoint, threads: int
+        self, noun: str, module: str, settings: Mapping[str, Any], variables: Mapping[str, str], threads: int
     ) -> ChildProcess:
-        variables = environment(
-            DMLC_ROLE=role,
-            DMLC_PS_ROOT_URI=point.host,
-            DMLC_PS_ROOT_PORT=str(point.port),
-            DMLC_NODE_HOST=point.own,
-            DMLC_NUM_SERVER=str(self._machines.number if self._machines else 1),
-            DMLC_NUM_WORKER=str(self._number),
-            OMP_NUM_THREADS=str(threads),
-        )
-        process = ChildProcess(noun, f"quantkit.training.{module}", settings, variables)
+        everything = environment(**variables, OMP_NUM_THREADS=str(threads))
+        process = ChildProcess(noun, f"quantkit.training.{module}", settings, everything)
         self._stack.callback(process.close)
         return process
 

@@ -1,0 +1,64 @@
+"""Instances that exchange gradients through MXNet's parameter server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quantkit.backends.mxnet.calls import engine_calls
+from quantkit.backends.mxnet.compat import load_mxnet
+
+# Gluon's trainer has the keys from 0 on, one for each parameter.
+_FIRST_KEY = 1 << 20
+
+
+class KVStore:
+    """Instances in step (``dist_sync``).
+
+    The server adds up; each instance applies the sum by itself, so that all have the same parameters and the same state
+    of the optimizer.
+    """
+
+    def __init__(self) -> None:
+        """Wait for all instances.
+
+        Raises:
+            EngineError: this process was not started as one of them.
+        """
+        mxnet = load_mxnet()
+        with engine_calls("reach the parameter server"):
+            self._store = mxnet.kv.create("dist_sync")
+        self.rank, self.instances = int(self._store.rank), int(self._store.num_workers)
+        self._keys: dict[tuple[int, ...], int] = {}
+
+    def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
+        """See ``Communication``."""
+        trainer = load_mxnet().gluon.Trainer(
+            dict(params), optimizer, dict(options), kvstore=self._store, update_on_kvstore=False
+        )
+        # By itself it does so within the first step, where MXNet may ask the server for the initial parameters only
+        # after the gradients have taken their place there: the instance would go on from gradients.
+        trainer._init_kvstore()
+        trainer._init_params()
+        for param in params.values():
+            param.data().wait_to_read()
+        return trainer
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """See ``Communication``."""
+        nd = load_mxnet().nd
+        with engine_calls("exchange values with other instances"):
+            array = nd.array(values, dtype="float32")
+            if values.shape not in self._keys:
+                self._keys[values.shape] = _FIRST_KEY + len(self._keys)
+                self._store.init(self._keys[values.shape], nd.zeros(values.shape))
+            self._store.pushpull(self._keys[values.shape], array, out=array)
+            total: np.ndarray = array.asnumpy()
+        return total
+
+    def wait(self) -> None:
+        """See ``Communication``."""
+        with engine_calls("wait for other instances"):
+            self._store._barrier()

@@ -1,0 +1,62 @@
+"""Instances that exchange gradients through Horovod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.errors import DataError
+from quantkit.training.epoch import Epoch
+from quantkit.training.finetune import FineTuned
+from quantkit.training.instances import InstanceLostWarning
+from tests.requirements import requires
+from tests.training.conftest import coloured
+from tests.training.test_instances import killed, left_running, params, stored, trained
+
+requires("horovod")
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.requires("two-cpus")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return stored(tmp_path_factory.mktemp("data") / "coloured.npz")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: str) -> FineTuned:
+    return trained(data, kvstore="horovod")
+
+
+def test_two_instances_compute_what_they_do_through_the_parameter_server(data: str, undisturbed: FineTuned) -> None:
+    other = trained(data, kvstore="dist_sync")
+    # The sum of two has one order.
+    assert all(np.array_equal(params(other)[name], value) for name, value in params(undisturbed).items())
+    assert [epoch.validated for epoch in other.epochs] == [epoch.validated for epoch in undisturbed.epochs]
+    assert not left_running()
+
+
+@pytest.mark.parametrize("module", ["instance_process", "horovod_rendezvous"])
+def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, module: str, tmp_path: Path) -> None:
+    told: list[int] = []
+
+    def disturb(epoch: Epoch) -> None:
+        told.append(epoch.number)
+        if told == [1]:
+            killed(module)()
+
+    with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch \d"):
+        result = trained(data, kvstore="horovod", checkpoint=tmp_path / "checkpoint", told=disturb)
+    assert told[-1] == 3 and len(result.epochs) == 3
+    assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
+    assert not left_running()
+
+
+def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "beyond.npz"
+    np.savez(path, x=np.stack([each.image for each in coloured(32)]), y=np.full(32, 5))
+    with pytest.raises(DataError, match="has label 5, but the network has 3 classes"):
+        trained(str(path), kvstore="horovod")
+    assert not left_running()
