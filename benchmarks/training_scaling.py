@@ -4,8 +4,9 @@
 
 `finetune` trains networks with random weights on random images, as many samples per instance in each step whatever the
 number of instances (the published experiments do the same), with the augmentation that is the default. Each instance
-has one core, and its own feed on that core; one instance exchanges nothing. The numbers of instances take turns in
-random order, each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count.
+has one core, and its own feed on that core; one instance exchanges nothing, several do so through MXNet's parameter
+server and, where it is installed (`make train-bench ENGINE=horovod`), through Horovod. All take turns in random order,
+each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count.
 Efficiency is the throughput over that of as many single instances, a geometric mean over rounds with Student's 95 %
 interval. OUT.json has every reading. Nothing else may run.
 """
@@ -23,11 +24,22 @@ from command_line import ROUNDS, Document, arguments, at_least, described, host_
 import quantkit
 from quantkit.benchmark.placement.placement import place
 from quantkit.benchmark.results.statistics import paired_ratio
+from quantkit.extras import missing_packages
 from quantkit.files.folders import scratch_folder
 from quantkit.host.topology import read_topology
+from quantkit.training.launch import KVStoreName
 
 CLASSES = 10
-_COLUMNS = ("network", "parameters", "batch of an instance", "instances", "images/s", "efficiency, %", "waiting, %")
+_COLUMNS = (
+    "network",
+    "parameters",
+    "batch of an instance",
+    "instances",
+    "through",
+    "images/s",
+    "efficiency, %",
+    "waiting, %",
+)
 
 # Table 1 of "Multi-node training of ResNet-50 v1 with Horovod and Intel MPI": nodes of two Xeon Gold 6148.
 PUBLISHED = ((1, 100.0), (2, 98.86), (4, 93.27), (8, 93.31), (16, 92.65), (32, 92.98))
@@ -67,6 +79,7 @@ class Cell:
     parameters: int
     batch: int
     instances: int
+    kvstore: str
     turns: Sequence[Turn]
 
 
@@ -92,17 +105,24 @@ def main() -> None:
 def of_network(subject: Subject, most: int, rounds: int, epochs: int) -> Iterator[Cell]:
     """The network on 1, 2, 4, ... instances, up to ``most``."""
     numbers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+    several = [(number, kvstore) for number in numbers[1:] for kvstore in _kvstores()]
+    forms: list[tuple[int, KVStoreName]] = [(1, "dist_sync"), *several]
     model = quantkit.load_model(subject.network, weights="random", quiet=True)
     parameters = sum(value.size for value in model.graph.params.values())
     shuffled = random.Random(0)
-    turns: dict[int, list[Turn]] = {number: [] for number in numbers}
+    turns: dict[tuple[int, KVStoreName], list[Turn]] = {form: [] for form in forms}
     with scratch_folder() as scratch:
         images = stored(scratch / "images.npz", subject, max(numbers))
         for _ in range(rounds):
-            for number in shuffled.sample(numbers, len(numbers)):
-                turns[number].append(one_turn(model, images, subject, number, epochs))
-    for number in numbers:
-        yield Cell(subject.network, parameters, subject.batch, number, turns[number])
+            for form in shuffled.sample(forms, len(forms)):
+                turns[form].append(one_turn(model, images, subject, *form, epochs))
+    for number, kvstore in forms:
+        name = "" if number == 1 else kvstore
+        yield Cell(subject.network, parameters, subject.batch, number, name, turns[number, kvstore])
+
+
+def _kvstores() -> tuple[KVStoreName, ...]:
+    return ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
 
 
 def stored(path: Path, subject: Subject, most: int) -> Path:
@@ -114,11 +134,13 @@ def stored(path: Path, subject: Subject, most: int) -> Path:
     return path
 
 
-def one_turn(model: quantkit.Model, images: Path, subject: Subject, instances: int, epochs: int) -> Turn:
+def one_turn(
+    model: quantkit.Model, images: Path, subject: Subject, instances: int, kvstore: KVStoreName, epochs: int
+) -> Turn:
     """Train for some epochs."""
     config = quantkit.TrainingConfig(epochs=epochs, batch_size=subject.batch * instances, learning_rate=1e-3)
     trained = quantkit.finetune(
-        model, str(images), classes=CLASSES, config=config, instances=f"{instances}x1", workers=1
+        model, str(images), classes=CLASSES, config=config, instances=f"{instances}x1", kvstore=kvstore, workers=1
     )
     counted = trained.epochs[1:]
     seconds = sum(epoch.seconds for epoch in counted)
@@ -159,6 +181,7 @@ def _line(cell: Cell, single: Cell) -> str:
         parameters,
         cell.batch,
         cell.instances,
+        cell.kvstore,
         f"{np.median(speeds):.1f}",
         efficiency,
         f"{waiting:.1f}",
