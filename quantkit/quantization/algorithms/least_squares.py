@@ -59,8 +59,8 @@ def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarr
 
     The layers before have left errors in the inputs, which are correlated with the inputs and so can in
     part be undone. Ridge regression (Hoerl and Kennard, Technometrics 12, 1970) towards the weights as
-    they were: W' = (W s + T'X) (X'X + s)^-1. Its strength s is chosen for each group by its error on
-    rows of other images: the first half's fit on the second's rows and the other way round. So few
+    they were: W' = (W s + T'X) (X'X + s)^-1. For each group the strength s is the larger of two: that
+    with which the first half's fit is best on the second's rows, and the other way round. So few
     images, or inputs without error, leave the weights as they are.
 
     Args:
@@ -79,7 +79,7 @@ def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarr
         strength, (own, other) = tried[number]
         return _error(_fitted(judged, own, strength), other)
 
-    best = np.argmin(_of_both_halves(in_threads(error, len(tried), _fits_at_once(weight))), axis=0)
+    best = _chosen(in_threads(error, len(tried), _fits_at_once(weight)))
     fitted = weight.copy()
     for index, strength in enumerate(_STRENGTHS):
         chosen = best == index
@@ -119,7 +119,7 @@ def refit_to_few(
 
     tried = list(product(_STRENGTHS, ((first, second), (second, first))))
     each = in_threads(lambda number: error(*tried[number][1], tried[number][0]), len(tried), _fits_at_once(products))
-    best = np.argmin(_of_both_halves(each), axis=0)
+    best = _chosen(each)
     fitted = weight.copy()
     everything = np.arange(len(odd))
     for index, strength in enumerate(_STRENGTHS):
@@ -136,9 +136,13 @@ def _fits_at_once(matrix: np.ndarray) -> int:
     return max(1, _MEMORY // (2 * 4 * groups * width * width))
 
 
-def _of_both_halves(errors: Sequence[np.ndarray]) -> np.ndarray:
-    """The errors of each strength, (strengths, groups), from those of each half, one after the other."""
-    return np.asarray(np.reshape(errors, (len(_STRENGTHS), 2, -1)).sum(axis=1))
+def _chosen(errors: Sequence[np.ndarray]) -> np.ndarray:
+    """The place of each group's strength, from the errors of each strength's fit to each half, one after the other.
+
+    Of what the halves choose, the stronger: a weaker one would serve the images of one half alone, and where the errors
+    of several strengths are nearly the same, it does worse on further images.
+    """
+    return np.asarray(np.reshape(errors, (len(_STRENGTHS), 2, -1)).argmin(axis=0).max(axis=0))
 
 
 def _judges(weight: np.ndarray) -> slice:

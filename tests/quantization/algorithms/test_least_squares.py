@@ -82,7 +82,7 @@ def test_where_no_strength_serves_other_images_the_weights_stay_as_they_are() ->
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, 1.5, 5.0, 20.0])
 @pytest.mark.parametrize("counts", [(60, 60), (200, 8), (8, 200)])
-def test_the_strength_is_the_one_that_serves_other_images_best(noise: float, counts: tuple[int, int]) -> None:
+def test_the_strength_is_the_larger_of_those_that_serve_other_images(noise: float, counts: tuple[int, int]) -> None:
     """Against fits by NumPy, each judged on the other half's rows; more noise asks for more strength."""
     random = np.random.default_rng(5)
     distorted = [1.2 * random.normal(size=(count, 6)).astype(np.float32) for count in counts]
@@ -98,10 +98,12 @@ def test_the_strength_is_the_one_that_serves_other_images_best(noise: float, cou
         return np.linalg.solve(rows.T @ rows + pull, rows.T @ targets[half] + pull @ WEIGHT[0].T).T
 
     strengths = (0.01, 0.1, 1.0, 10.0, np.inf)
-    errors = [sum(judged(fit(a, each), distorted[b], targets[b]) for a, b in ((0, 1), (1, 0))) for each in strengths]
+    best = [
+        min(strengths, key=lambda each: judged(fit(a, each), distorted[b], targets[b])) for a, b in ((0, 1), (1, 0))
+    ]
     halves_ = tuple(moments(rows[None], wanted[None]) for rows, wanted in zip(distorted, targets))
     fitted, strength = refit(WEIGHT, halves_)  # type: ignore[arg-type]
-    assert strength[0] == strengths[int(np.argmin(errors))]
+    assert strength[0] == max(best)
     assert (strength[0] == np.inf) == np.array_equal(fitted, WEIGHT)
 
 
@@ -151,14 +153,13 @@ def test_of_many_channels_some_choose_the_strength_for_all(noise: float) -> None
         odd = np.arange(count) % 2 == 1
         halves = moments(seen[:, ~odd], wanted[:, ~odd]), moments(seen[:, odd], wanted[:, odd])
         fitted, strength = refit(weight, halves) if count > 30 else refit_to_few(weight, seen, wanted, odd)
-        errors = {
-            each: sum(
-                judged(ridge(seen[0, own], wanted[0, own], weight[0], each), seen[0, other], wanted[0, other])
-                for own, other in ((odd, ~odd), (~odd, odd))
-            )
-            for each in (0.01, 0.1, 1.0, 10.0, np.inf)
-        }
-        assert strength[0] == min(errors, key=lambda each: errors[each])
+        strengths, best = (0.01, 0.1, 1.0, 10.0, np.inf), []
+        for own, other in ((odd, ~odd), (~odd, odd)):
+            fits = [ridge(seen[0, own], wanted[0, own], weight[0], each) for each in strengths]
+            # Every fourth channel: at most 64 of 200.
+            errors = [judged(fit[::4], seen[0, other], wanted[0, other, ::4]) for fit in fits]
+            best.append(strengths[int(np.argmin(errors))])
+        assert strength[0] == max(best)
         np.testing.assert_allclose(fitted[0], ridge(seen[0], wanted[0], weight[0], strength[0]), atol=2e-3)
 
 

@@ -45,19 +45,15 @@ class Layer:
         return flat.reshape(len(self.seen), -1, self.seen.shape[2])
 
     def fitted(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weights by ridge regression, and its strengths: those that serve the other half best."""
+        """The weights by ridge regression, and its strengths: the larger of those that serve the other half best."""
         found, strengths = [], []
         for seen, wanted, old in zip(self.seen, self.wanted, self.weight):
             halves = [(seen[half], wanted[half]) for half in (~self.odd, self.odd)]
-            errors = [
-                sum(
-                    np.square(rows @ ridge(*own, old, each).T - aims).sum() / len(rows)
-                    - np.square(aims).sum() / len(rows)
-                    for own, (rows, aims) in (halves, halves[::-1])
-                )
-                for each in STRENGTHS
+            best = [
+                min(STRENGTHS, key=lambda each: np.square(rows @ ridge(*own, old, each).T - aims).sum())
+                for own, (rows, aims) in (halves, halves[::-1])
             ]
-            strengths.append(STRENGTHS[int(np.argmin(errors))])
+            strengths.append(max(best))
             found.append(ridge(seen, wanted, old, strengths[-1]))
         return np.array(found), np.array(strengths)
 
