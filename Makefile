@@ -30,6 +30,7 @@ train-bench: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/finetuning.py --out $(OUT)/finetuning
 	$(BIN)/python benchmarks/quantization_aware.py --out $(OUT)/quantization-aware
+	$(BIN)/python benchmarks/convergence.py --out $(OUT)/convergence
 	$(BIN)/python benchmarks/training_scaling.py --out $(OUT)/training-scaling
 
 # Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves

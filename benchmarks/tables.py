@@ -20,6 +20,7 @@ import calibration_data
 import cluster_efficiency
 import cluster_identity
 import cluster_scale
+import convergence
 import copies
 import face_detectors
 import feeding
@@ -61,6 +62,7 @@ PAGES = {
     "cluster-efficiency": cluster_efficiency.page,
     "cluster-identity": cluster_identity.page,
     "cluster-scale": cluster_scale.page,
+    "convergence": convergence.page,
     "copies": copies.page,
     "face-detectors": face_detectors.page,
     "feeding": feeding.page,

@@ -42,8 +42,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             report = make_report([read_results(run)]).files[PAGE]
             files.append(File.generated(config, f"benchmarks/reports/{run.name}.html", content=report))
         files.append(File.generated(config, f"benchmarks/results/{path.name}", content=text))
-    for path in (ROOT / "benchmarks" / "results").glob("*.jpg"):
-        files.append(File.generated(config, f"benchmarks/results/{path.name}", content=path.read_bytes()))
+    for path in (ROOT / "benchmarks" / "results").iterdir():
+        if path.suffix in (".jpg", ".svg"):
+            files.append(File.generated(config, f"benchmarks/results/{path.name}", content=path.read_bytes()))
     return files
 
 
