@@ -1,0 +1,219 @@
+"""How fast instances exchange the gradients of a network, and what share of a step that takes.
+
+    python benchmarks/kvstore.py --out benchmarks/results/kvstore
+
+Two instances of one core each, on this machine, through each kvstore that is installed. An exchange adds up the
+gradients of all parameters, as MXNet's bandwidth tool has it; its rate is the bytes of the parameters over its time. A
+step with another instance is compared with a step without: the rest of the time is what communication takes that is not
+hidden behind the computation. Medians; nothing else may run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from command_line import Document, arguments, described, host_facts, run, table, write_results
+
+import quantkit
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.subprocesses import environment
+from quantkit.benchmark.placement.placement import place
+from quantkit.deployment.child_process import ChildProcess
+from quantkit.errors import EngineError
+from quantkit.extras import missing_packages
+from quantkit.host.topology import read_topology
+from quantkit.training.communication import Alone, Communication
+from quantkit.training.head import classes_of, last_layer
+from quantkit.training.horovod import Horovod
+from quantkit.training.kvstore import KVStore
+from quantkit.training.launch import KVStoreName, launch
+from quantkit.training.network import TrainedNetwork
+from quantkit.training.trainable import trainable
+
+_COLUMNS = (
+    "network",
+    "parameters",
+    "batch of an instance",
+    "through",
+    "exchange, ms",
+    "GB/s",
+    "step alone, ms",
+    "step of two, ms",
+    "communication, %",
+)
+_INSTANCES = 2
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network, the side of its images, and the batch of an instance."""
+
+    network: str
+    side: int
+    batch: int
+
+
+SUBJECTS = (
+    Subject("cifar_resnet20_v1", 32, 32),
+    Subject("mobilenet1.0", 224, 16),
+    Subject("resnet18_v1", 224, 16),
+    Subject("resnet50_v1", 224, 8),
+    Subject("vgg16", 224, 4),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What two instances took, in seconds."""
+
+    network: str
+    parameters: int
+    batch: int
+    kvstore: str
+    exchange: float
+    alone: float
+    together: float
+
+
+def main() -> None:
+    """Measure every network named on the command line."""
+    parser = arguments(__doc__)
+    parser.add_argument("--instance", help="measure as an instance of a network; for this script itself")
+    options = parser.parse_args()
+    if options.instance:
+        instance(**json.loads(options.instance))
+        return
+    kvstores: tuple[KVStoreName, ...] = ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
+    rows = []
+    print("\n".join(table(_COLUMNS)), flush=True)
+    for subject in SUBJECTS:
+        if not options.network or any(part in subject.network for part in options.network):
+            for kvstore in kvstores:
+                rows.append(measured(subject, kvstore))
+                print(_line(asdict(rows[-1])), flush=True)
+    if options.out is not None:
+        parts = "".join(f" --network {part}" for part in options.network or ())
+        figures = {"rows": [asdict(row) for row in rows]}
+        write_results(options.out, f"python benchmarks/kvstore.py{parts}", host_facts(), figures, page)
+
+
+def measured(subject: Subject, kvstore: KVStoreName) -> Row:
+    """Start two instances; the figures of the first."""
+    start = launch(kvstore, _INSTANCES, None)
+    placements = place(f"{_INSTANCES}x1", read_topology())
+    with ExitStack() as stack:
+        for server in start.servers():
+            variables = environment(**server.variables, OMP_NUM_THREADS="1")
+            module = f"quantkit.training.{server.module}"
+            stack.callback(ChildProcess(server.noun, module, server.settings, variables).close)
+        processes = []
+        for number, placement in enumerate(placements):
+            told = json.dumps({"subject": asdict(subject), "kvstore": kvstore, "cpus": placement.cpus})
+            variables = environment(**start.variables(number), OMP_NUM_THREADS="1")
+            command = [sys.executable, str(Path(__file__)), "--instance", told]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, env=variables, text=True)
+            stack.callback(process.kill)
+            processes.append(process)
+        text, _ = processes[0].communicate()
+        if processes[0].returncode:
+            raise EngineError(f"an instance of {subject.network} through {kvstore} ended with an error")
+    return Row(**json.loads(text))
+
+
+def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) -> None:
+    """Measure as one instance, and print what was found."""
+    os.sched_setaffinity(0, cpus)
+    case = Subject(**subject)
+    model = quantkit.load_model(case.network, weights="random", quiet=True)
+    communication: Communication = Horovod() if kvstore == "horovod" else KVStore()
+    exchange = _median(_exchange(model, communication))
+    alone, together = (_median(_step(model, case, each)) for each in (Alone(), communication))
+    communication.wait()
+    parameters = sum(value.size for value in model.graph.params.values())
+    if communication.rank == 0:
+        print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together))))
+
+
+def _exchange(model: quantkit.Model, communication: Communication) -> Callable[[], None]:
+    """Adds up gradients of the network's parameters over the instances."""
+    mxnet = load_mxnet()
+    params = {}
+    for name, value in model.graph.params.items():
+        params[name] = mxnet.gluon.Parameter(name, shape=value.shape, init="zeros")
+        params[name].initialize()
+    trainer = communication.trainer(params, "sgd", {"learning_rate": 0.0})
+
+    def once() -> None:
+        trainer.allreduce_grads()
+        mxnet.nd.waitall()
+
+    return once
+
+
+def _step(model: quantkit.Model, subject: Subject, communication: Communication) -> Callable[[], None]:
+    """Trains on one random batch."""
+    network = trainable(model.graph, last_layer(model.graph, model.name).name, ())
+    batch = subject.batch * communication.instances
+    config = quantkit.TrainingConfig(epochs=1, batch_size=batch, learning_rate=1e-6)
+    trained = TrainedNetwork(network, config, 100, communication)
+    drawn = np.random.default_rng(0)
+    data = drawn.normal(size=(subject.batch, 3, subject.side, subject.side)).astype(np.float32)
+    targets = np.eye(classes_of(model), dtype=np.float32)[np.arange(subject.batch) % classes_of(model)]
+
+    def once() -> None:
+        trained.step(data, targets)
+
+    return once
+
+
+def _median(once: Callable[[], None], warm: int = 2, counted: int = 10) -> float:
+    """Seconds of a call."""
+
+    def times() -> Iterator[float]:
+        for _ in range(counted):
+            begun = perf_counter()
+            once()
+            yield perf_counter() - begun
+
+    for _ in range(warm):
+        once()
+    return median(times())
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    note = (
+        "Two instances of one core each. Communication is the share of a step of two that a step alone does not take."
+    )
+    return "\n".join([described(document), "", note, "", *table(_COLUMNS), *map(_line, document["rows"])]) + "\n"
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    found = Row(**row)
+    facts = (
+        found.network,
+        f"{found.parameters / 1e6:.1f} million",
+        found.batch,
+        found.kvstore,
+        f"{1e3 * found.exchange:.1f}",
+        f"{4e-9 * found.parameters / found.exchange:.2f}",
+        f"{1e3 * found.alone:.0f}",
+        f"{1e3 * found.together:.0f}",
+        f"{100 * max(0.0, 1 - found.alone / found.together):.1f}",
+    )
+    return f"| {' | '.join(map(str, facts))} |"
+
+
+if __name__ == "__main__":
+    run(main)
