@@ -3,9 +3,9 @@
     python benchmarks/kvstore.py --out benchmarks/results/kvstore
 
 Two instances of one core each, on this machine, through each kvstore that is installed. An exchange adds up the
-gradients of all parameters, as MXNet's bandwidth tool has it; its rate is the bytes of the parameters over its time. A
+gradients of all parameters, as in MXNet's bandwidth tool; its rate is the bytes of the gradients over its time. A
 step with another instance is compared with a step without: the rest of the time is what communication takes that is not
-hidden behind the computation. Medians; nothing else may run.
+hidden behind the computation. Medians of calls that take turns; nothing else may run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -53,6 +53,9 @@ _COLUMNS = (
     "communication, %",
 )
 _INSTANCES = 2
+
+# Rounds of calls.
+_WARM, _COUNTED = 2, 6
 
 
 @dataclass(frozen=True)
@@ -137,36 +140,36 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     case = Subject(**subject)
     model = quantkit.load_model(case.network, weights="random", quiet=True)
     communication: Communication = Horovod() if kvstore == "horovod" else KVStore()
-    exchange = _median(_exchange(model, communication))
-    alone, together = (_median(_step(model, case, each)) for each in (Alone(), communication))
+    trained = _in_training(model, case, communication)
+    step_alone = _step(model, case, _in_training(model, case, Alone()))
+    exchange, alone, together = _medians((_exchange(trained), step_alone, _step(model, case, trained)))
     communication.wait()
     parameters = sum(value.size for value in model.graph.params.values())
     if communication.rank == 0:
         print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together))))
 
 
-def _exchange(model: quantkit.Model, communication: Communication) -> Callable[[], None]:
-    """Adds up gradients of the network's parameters over the instances."""
-    mxnet = load_mxnet()
-    params = {}
-    for name, value in model.graph.params.items():
-        params[name] = mxnet.gluon.Parameter(name, shape=value.shape, init="zeros")
-        params[name].initialize()
-    trainer = communication.trainer(params, "sgd", {"learning_rate": 0.0})
+def _exchange(trained: TrainedNetwork) -> Callable[[], None]:
+    """Adds up the gradients of the network's parameters over the instances."""
+    # A second trainer would take the same keys of the parameter server.
+    trainer, waitall = trained._trainer, load_mxnet().nd.waitall
 
     def once() -> None:
         trainer.allreduce_grads()
-        mxnet.nd.waitall()
+        waitall()
 
     return once
 
 
-def _step(model: quantkit.Model, subject: Subject, communication: Communication) -> Callable[[], None]:
-    """Trains on one random batch."""
+def _in_training(model: quantkit.Model, subject: Subject, communication: Communication) -> TrainedNetwork:
     network = trainable(model.graph, last_layer(model.graph, model.name).name, ())
     batch = subject.batch * communication.instances
     config = quantkit.TrainingConfig(epochs=1, batch_size=batch, learning_rate=1e-6)
-    trained = TrainedNetwork(network, config, 100, communication)
+    return TrainedNetwork(network, config, 100, communication)
+
+
+def _step(model: quantkit.Model, subject: Subject, trained: TrainedNetwork) -> Callable[[], None]:
+    """Trains on one random batch."""
     drawn = np.random.default_rng(0)
     data = drawn.normal(size=(subject.batch, 3, subject.side, subject.side)).astype(np.float32)
     targets = np.eye(classes_of(model), dtype=np.float32)[np.arange(subject.batch) % classes_of(model)]
@@ -177,18 +180,16 @@ def _step(model: quantkit.Model, subject: Subject, communication: Communication)
     return once
 
 
-def _median(once: Callable[[], None], warm: int = 2, counted: int = 10) -> float:
-    """Seconds of a call."""
+def _medians(calls: Sequence[Callable[[], None]]) -> list[float]:
+    """Seconds of each call; they take turns."""
+    seconds = [[_seconds(call) for call in calls] for _ in range(_WARM + _COUNTED)]
+    return [median(each) for each in zip(*seconds[_WARM:])]
 
-    def times() -> Iterator[float]:
-        for _ in range(counted):
-            begun = perf_counter()
-            once()
-            yield perf_counter() - begun
 
-    for _ in range(warm):
-        once()
-    return median(times())
+def _seconds(call: Callable[[], None]) -> float:
+    begun = perf_counter()
+    call()
+    return perf_counter() - begun
 
 
 def page(document: Document) -> str:
