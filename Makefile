@@ -32,6 +32,7 @@ train-bench: $(VENV)/installed
 	$(BIN)/python benchmarks/quantization_aware.py --out $(OUT)/quantization-aware
 	$(BIN)/python benchmarks/convergence.py --out $(OUT)/convergence
 	$(BIN)/python benchmarks/training_scaling.py --out $(OUT)/training-scaling
+	$(BIN)/python benchmarks/kvstore.py --out $(OUT)/kvstore
 
 # Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves
 # them. What zoo.json has already is kept. SHARE=2/4 takes every fourth network from the second on, into the same file;

@@ -10,7 +10,7 @@ on all cores, while nothing else runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -24,7 +24,7 @@ from quantkit.errors import DataError
 from quantkit.training.augmentation import Augmentation
 from quantkit.training.config import TrainingConfig
 
-_COLUMNS = (
+COLUMNS = (
     "network",
     "learns",
     "samples",
@@ -88,7 +88,7 @@ def main() -> None:
     options = arguments(__doc__).parse_args()
     root = data_root()
     rows: list[Row] = []
-    print("\n".join(table(_COLUMNS)), flush=True)
+    print("\n".join(table(COLUMNS)), flush=True)
     for case in CASES:
         if not options.network or any(part in case.weights for part in options.network):
             rows.append(outcome(case, root))
@@ -133,7 +133,12 @@ def page(document: Document) -> str:
         "Top-1 in percent, of samples that neither the training nor the choice of its epoch has seen. The verdict is "
         "McNemar's, with its p-value."
     )
-    return "\n".join([described(document), "", note, "", *table(_COLUMNS), *map(_line, document["rows"])]) + "\n"
+    return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
+
+
+def lines(document: Document) -> Iterator[str]:
+    """The rows of the table."""
+    yield from map(_line, document["rows"])
 
 
 def _line(row: dict[str, object]) -> str:

@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ from quantkit.training.launch import KVStoreName, launch
 from quantkit.training.network import TrainedNetwork
 from quantkit.training.trainable import trainable
 
-_COLUMNS = (
+COLUMNS = (
     "network",
     "parameters",
     "batch of an instance",
@@ -99,7 +99,7 @@ def main() -> None:
         return
     kvstores: tuple[KVStoreName, ...] = ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
     rows = []
-    print("\n".join(table(_COLUMNS)), flush=True)
+    print("\n".join(table(COLUMNS)), flush=True)
     for subject in SUBJECTS:
         if not options.network or any(part in subject.network for part in options.network):
             for kvstore in kvstores:
@@ -197,7 +197,12 @@ def page(document: Document) -> str:
     note = (
         "Two instances of one core each. Communication is the share of a step of two that a step alone does not take."
     )
-    return "\n".join([described(document), "", note, "", *table(_COLUMNS), *map(_line, document["rows"])]) + "\n"
+    return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of the table."""
+    yield from map(_line, document["rows"])
 
 
 def _line(row: Mapping[str, Any]) -> str:

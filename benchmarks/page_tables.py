@@ -10,13 +10,17 @@ from typing import Any
 
 import cluster_efficiency
 import cluster_scale
+import finetuning
+import kvstore
 import mixed_precision
 import published_tables
+import quantization_aware
 import reading
 import recurrent_accuracy
 import run_pages
 import speed_tables
 import task_accuracy
+import training_scaling
 import without_vnni
 from accuracy_rows import BEST_FORM
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
@@ -94,6 +98,10 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "cluster-efficiency": lambda: _lines_of(cluster_efficiency, data("cluster-efficiency")),
         "cluster-scale": lambda: _lines_of(cluster_scale, data("cluster-scale")),
         "reading": lambda: _lines_of(reading, data("reading")),
+        "finetuning": lambda: _lines_of(finetuning, data("finetuning")),
+        "quantization-aware": lambda: _lines_of(quantization_aware, data("quantization-aware")),
+        "training-scaling": lambda: _lines_of(training_scaling, data("training-scaling")),
+        "kvstore": lambda: _lines_of(kvstore, data("kvstore")),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -24,7 +24,7 @@ from quantkit.evaluation.paired import Paired
 from quantkit.training.quantization_aware import QUANTIZATION_AWARE
 
 NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2", "squeezenet1.0", "mobilenet0.25_relu6")
-_COLUMNS = (
+COLUMNS = (
     "network",
     "trained on",
     "minutes",
@@ -66,7 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     root, suite = data_root(), tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     rows: list[Row] = []
-    print("\n".join(table(_COLUMNS)), flush=True)
+    print("\n".join(table(COLUMNS)), flush=True)
     for network in suite["network"]:
         name = Path(network["model"]).name
         if name in NETWORKS and (not options.network or any(part in name for part in options.network)):
@@ -121,7 +121,12 @@ def page(document: Document) -> str:
         "Before: the preset `best`. After: trained from there, towards the scores of FP32. Won are images on which "
         "only the trained network agrees with FP32, lost those on which only the other does; p is McNemar's."
     )
-    return "\n".join([described(document), "", note, "", *table(_COLUMNS), *map(_line, document["rows"])]) + "\n"
+    return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
+
+
+def lines(document: Document) -> Iterator[str]:
+    """The rows of the table."""
+    yield from map(_line, document["rows"])
 
 
 def _line(row: Mapping[str, Any]) -> str:

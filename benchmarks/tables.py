@@ -26,6 +26,7 @@ import face_detectors
 import feeding
 import finetuning
 import grouped
+import kvstore
 import mixed_precision
 import never_slower
 import onnx_conformance
@@ -68,6 +69,7 @@ PAGES = {
     "feeding": feeding.page,
     "finetuning": finetuning.page,
     "grouped": grouped.page,
+    "kvstore": kvstore.page,
     "mixed-precision": mixed_precision.page,
     "never-slower": never_slower.page,
     "onnx-conformance": onnx_conformance.page,

@@ -30,7 +30,7 @@ from quantkit.host.topology import read_topology
 from quantkit.training.launch import KVStoreName
 
 CLASSES = 10
-_COLUMNS = (
+COLUMNS = (
     "network",
     "parameters",
     "batch of an instance",
@@ -95,7 +95,7 @@ def main() -> None:
     for subject in wanted:
         found = list(of_network(subject, most, options.rounds, options.epochs))
         cells += found
-        print("\n".join(lines(found)), flush=True)
+        print("\n".join(_rows(found)), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
         command = f"python benchmarks/training_scaling.py{parts} --rounds {options.rounds} --epochs {options.epochs}"
@@ -149,21 +149,24 @@ def one_turn(
 
 def page(document: Document) -> str:
     """The page of a run's JSON."""
-    cells = [Cell(**{**each, "turns": [Turn(**turn) for turn in each["turns"]]}) for each in document["cells"]]
     published = [f"| {number} | {efficiency:.2f} |" for number, efficiency in PUBLISHED]
     parts = (
         described(document),
         "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "
         "interval over rounds; waiting is the share of time in which a network waited for data.",
-        "\n".join([*table(_COLUMNS), *lines(cells)]),
+        "\n".join([*table(COLUMNS), *lines(document)]),
         "Published for ResNet-50 v1 on ImageNet, an instance on each socket, on up to 16 machines, with Horovod:",
         "\n".join([*table(("instances", "efficiency, %")), *published]),
     )
     return "\n\n".join(parts) + "\n"
 
 
-def lines(cells: Sequence[Cell]) -> list[str]:
+def lines(document: Document) -> list[str]:
     """The rows of the table."""
+    return _rows([Cell(**{**each, "turns": [Turn(**turn) for turn in each["turns"]]}) for each in document["cells"]])
+
+
+def _rows(cells: Sequence[Cell]) -> list[str]:
     single = {cell.network: cell for cell in cells if cell.instances == 1}
     return [_line(cell, single[cell.network]) for cell in cells]
 

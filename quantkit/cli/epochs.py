@@ -40,17 +40,21 @@ def telling(
         price: of an hour; None if it does not matter.
         measure: what the share of correct samples is called.
     """
+    begun, done = time.monotonic(), 0
 
     def told(epoch: Epoch) -> None:
+        nonlocal done
         terminal.work.kept = f"{checkpoint} holds epoch {epoch.number}; the same command goes on from there"
-        _tell(terminal, epoch, epochs, price, measure)
+        done += 1
+        # Epochs take longer than their steps: they are judged and stored, too.
+        left = (epochs - epoch.number) * (time.monotonic() - begun) / done
+        terminal.tell(_line(epoch, epochs, left, price, measure))
 
     return told
 
 
-def _tell(terminal: Terminal, epoch: Epoch, epochs: int, price: Optional[float], measure: str) -> None:
-    """A line on an epoch: its loss, accuracy and speed, and when all will be done."""
-    left = (epochs - epoch.number) * epoch.seconds
+def _line(epoch: Epoch, epochs: int, left: float, price: Optional[float], measure: str) -> str:
+    """A line on an epoch: its loss, accuracy and speed, and when all will be done, ``left`` seconds from now."""
     parts = [f"epoch {epoch.number}/{epochs}: loss {epoch.loss:.4f}"]
     if epoch.validated is not None:
         parts.append(f"{measure} {percent(epoch.validated.top1)}")
@@ -60,4 +64,4 @@ def _tell(terminal: Terminal, epoch: Epoch, epochs: int, price: Optional[float],
         parts.append(f"ends about {time.strftime('%b %d %H:%M', time.localtime(time.time() + left))}")
         if price is not None:
             parts.append(f"{price * left / HOUR:.4f} more to pay")
-    terminal.tell(", ".join(parts))
+    return ", ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from quantkit.training.epoch import Epoch
 _VERSION: Literal[1] = 1
 _META = "checkpoint"
 _STATE, _BEST = "now/", "best/"
+
+# More than every epoch has; beyond, a float is no longer exact.
+_MOST_SAMPLES = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +98,8 @@ def read_checkpoint(path: Path, training: str) -> Optional[Checkpoint]:
         raise _unreadable(path, "it is no checkpoint of a training") from error
     if not facts.epochs or not 1 <= facts.best_epoch <= len(facts.epochs):
         raise _unreadable(path, f"it holds {len(facts.epochs)} epochs, of which number {facts.best_epoch} is the best")
+    if (odd := _impossible(facts.epochs)) is not None:
+        raise _unreadable(path, f"what it says of epoch {odd} cannot be")
     state, best = _under(_STATE, arrays), _under(_BEST, arrays)
     found = Checkpoint(facts.training, facts.epochs, state, best, facts.best_epoch)
     if found.training != training:
@@ -114,6 +120,15 @@ def check_alike(params: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarra
         forms = [(each[name].shape, each[name].dtype) if name in each else None for each in (params, wanted)]
         if forms[0] != forms[1]:
             raise ValueError(f"its parameter {name!r} is not the network's")
+
+
+def _impossible(epochs: Sequence[Epoch]) -> Optional[int]:
+    """The number of the first epoch with figures that none has; None if there is none."""
+    for number, epoch in enumerate(epochs, 1):
+        seconds = 0 < epoch.seconds < math.inf and 0 <= epoch.waited < epoch.seconds
+        if epoch.number != number or not seconds or not 0 < epoch.samples < _MOST_SAMPLES:
+            return number
+    return None
 
 
 def _unreadable(path: Path, reason: str) -> UserError:

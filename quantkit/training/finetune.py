@@ -236,9 +236,11 @@ def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str]
 
     Raises:
         ModelError: it is no classifier that can be trained.
-        UserError: the labels are not as many as the classes.
+        UserError: the labels are a text, or not as many as the classes.
     """
     own = classes_of(model)
+    if isinstance(labels, str):
+        raise UserError(f"labels is the text {labels!r}; give a list with a name for each class")
     if labels and len(labels) != (classes or own):
         raise UserError(f"{len(labels)} labels were given for {classes or own} classes; give one for each")
     base = model if classes is None else with_classes(model, classes, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ def changed(path: Path, **facts: Any) -> Path:
         ({"best_epoch": 3}, "of which number 3 is the best"),
         ({"epochs": [{"number": "one"}]}, "epochs.0"),
         ({"epochs": 7}, "epochs: Input should be a valid"),
+        ({"epochs": [{**asdict(EPOCHS[0]), "number": 2}]}, "what it says of epoch 1 cannot be"),
+        ({"epochs": [{**asdict(EPOCHS[0]), "samples": 10**400}]}, "what it says of epoch 1 cannot be"),
+        ({"epochs": [asdict(EPOCHS[0]), {**asdict(EPOCHS[1]), "seconds": 0.0}]}, "what it says of epoch 2 cannot be"),
+        ({"epochs": [{**asdict(EPOCHS[0]), "waited": 3.0}]}, "what it says of epoch 1 cannot be"),
     ],
 )
 def test_other_facts_are_refused(tmp_path: Path, facts: dict[str, Any], words: str) -> None:

@@ -180,6 +180,8 @@ def test_what_does_not_fit_is_told_before_anything_runs() -> None:
         finetune(tiny(), coloured(96), config=replace(CONFIG, patience=2))
     with pytest.raises(UserError, match="2 labels were given for 3 classes; give one for each"):
         trained(labels=("a", "b"))
+    with pytest.raises(UserError, match="labels is the text 'abc'; give a list with a name for each class"):
+        trained(labels="abc")
     with pytest.raises(DataError, match="has label 2, but the network has 2 classes"):
         trained(classes=2)
     with pytest.raises(ModelError, match="only classifiers can be fine-tuned"):
