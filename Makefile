@@ -30,6 +30,7 @@ train-bench: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/finetuning.py --out $(OUT)/finetuning
 	$(BIN)/python benchmarks/quantization_aware.py --out $(OUT)/quantization-aware
+	$(BIN)/python benchmarks/resuming.py --out $(OUT)/resuming
 	$(BIN)/python benchmarks/convergence.py --out $(OUT)/convergence
 	$(BIN)/python benchmarks/training_scaling.py --out $(OUT)/training-scaling
 	$(BIN)/python benchmarks/kvstore.py --out $(OUT)/kvstore

@@ -17,6 +17,7 @@ import published_tables
 import quantization_aware
 import reading
 import recurrent_accuracy
+import resuming
 import run_pages
 import speed_tables
 import task_accuracy
@@ -101,6 +102,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "finetuning": lambda: _lines_of(finetuning, data("finetuning")),
         "quantization-aware": lambda: _lines_of(quantization_aware, data("quantization-aware")),
         "training-scaling": lambda: _lines_of(training_scaling, data("training-scaling")),
+        "resuming": lambda: _lines_of(resuming, data("resuming")),
         "kvstore": lambda: _lines_of(kvstore, data("kvstore")),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }

@@ -38,6 +38,7 @@ import quantization_time
 import reading
 import recovered_speed
 import recurrent_accuracy
+import resuming
 import run_pages
 import serving
 import serving_soak
@@ -80,6 +81,7 @@ PAGES = {
     "reading": reading.page,
     "recovered-speed": recovered_speed.page,
     "recurrent-accuracy": recurrent_accuracy.page,
+    "resuming": resuming.page,
     "serving": serving.page,
     "serving-soak": serving_soak.page,
     "soak": soak.page,
