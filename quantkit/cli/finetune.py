@@ -126,6 +126,7 @@ def finetune(
         instances=parallel.instances,
         machines=_machines(parallel),
         kvstore=parallel.kvstore,
+        compress=parallel.compress,
         progress=terminal.progress,
         told=told,
     )

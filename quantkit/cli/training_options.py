@@ -90,6 +90,12 @@ class Parallel:
         show_default=True,
         help="Through what instances add up gradients: MXNet's parameter server, or Horovod.",
     )
+    compress: bool = option(
+        "--compress",
+        is_flag=True,
+        default=False,
+        help="With --kvstore horovod: send gradients as float16, half as many bytes.",
+    )
     machines: int = option(
         "--machines",
         type=click.IntRange(min=1),

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice, product
 from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -87,22 +87,28 @@ class Feed:
         """The number of batches in an epoch."""
         return len(self.samples) // self.config.batch_size
 
-    def epoch(self, number: int, first_step: int = 0) -> Generator[TrainingBatch, None, None]:
-        """The batches of an epoch, from ``first_step`` on.
+    def epochs(self, first: int, last: int) -> Generator[TrainingBatch, None, None]:
+        """The batches of the epochs from the first to the last, ``steps`` of each.
+
+        Those of an epoch are prepared while the network is judged after the one before.
 
         Raises:
             DataError: more samples cannot be used than may be left out, or one has no label or one beyond the classes.
         """
         size = self.config.batch_size // self.instances
-        order = np.random.default_rng((self.config.seed, _ORDER, number)).permutation(len(self.samples))
-        steps = order[: self.steps * self.config.batch_size].reshape(self.steps, self.instances, size)
-        places = [(number, int(position)) for position in steps[first_step:, self.rank].ravel()]
+        places = chain.from_iterable(map(self._places, range(first, last + 1)))
         stream = prefetched(self._prepared, places, self.workers, _AHEAD * size + self.workers)
         with closing(stream):
-            for step in range(first_step, self.steps):
+            for number, step in product(range(first, last + 1), range(self.steps)):
                 begun = perf_counter()
                 batch = self._batch(list(islice(stream, size)), number, step)
                 yield batch._replace(waited=perf_counter() - begun)
+
+    def _places(self, number: int) -> list[tuple[int, int]]:
+        """The epoch and the positions of this instance's samples, in their order."""
+        order = np.random.default_rng((self.config.seed, _ORDER, number)).permutation(len(self.samples))
+        steps = order[: self.steps * self.config.batch_size].reshape(self.steps, self.instances, -1)
+        return [(number, int(position)) for position in steps[:, self.rank].ravel()]
 
     def digest(self, number: int) -> bytes:
         """The SHA-256 of some samples, evenly spread, with their labels; of those that cannot be read, of that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -82,6 +83,7 @@ def finetune(
     instances: Union[str, int, None] = None,
     machines: Optional[Machines] = None,
     kvstore: KVStoreName = "dist_sync",
+    compress: bool = False,
     progress: Progress = silent,
     told: Told = untold,
 ) -> FineTuned:
@@ -108,6 +110,7 @@ def finetune(
             batch, and add up their gradients. Samples are then given by name. None: this process trains.
         machines: those that train together; each runs as many ``instances``, by default one on all its cores.
         kvstore: through what instances add up gradients: ``dist_sync``, MXNet's parameter server, or ``horovod``.
+        compress: with ``horovod``, send gradients as float16, which halves what goes over the network and rounds them.
         progress: wraps the steps of each epoch.
         told: is given each epoch when it is done.
 
@@ -124,7 +127,7 @@ def finetune(
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=5)")
     if classes is not None:
         classes = whole_number("classes", classes, 1, 10)
-    check_kvstore(kvstore)
+    check_kvstore(kvstore, compress)
     if workers is not None:
         workers = whole_number("workers", workers, 0, 4)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -135,6 +138,8 @@ def finetune(
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
     loop = loop_of(base, samples, held, config, worker_threads() if workers is None else workers, Alone(), checkpoint)
+    if compress:
+        loop = replace(loop, identity=hashlib.sha256(f"{loop.identity} float16".encode()).hexdigest())
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
     if instances is None and machines is None:
         reached, left_out = loop.run(begun, progress, told), in_order(loop.feed.left_out)
@@ -150,6 +155,7 @@ def finetune(
                 str(checkpoint or folder / "checkpoint"),
                 loop.identity,
                 kvstore,
+                compress,
             )
             spread = "machine" if instances is None else str(instances), machines
             reached, left_out = _on_instances(job, *spread, begun, loop, progress, told)

@@ -26,8 +26,11 @@ class Horovod:
     Each has the sum, and applies it by itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compress: bool) -> None:
         """Wait for all instances.
+
+        Args:
+            compress: send gradients as float16.
 
         Raises:
             ExtraMissing: Horovod is not installed.
@@ -37,7 +40,7 @@ class Horovod:
         with using("horovod", "trainings through Horovod"):
             import horovod.mxnet
         _wait_for_rendezvous()
-        self._horovod = horovod.mxnet
+        self._horovod, self._compress = horovod.mxnet, compress
         with engine_calls("reach the other instances"):
             self._horovod.init()
         self.rank, self.instances = int(self._horovod.rank()), int(self._horovod.size())
@@ -46,7 +49,8 @@ class Horovod:
         """See ``Communication``."""
         # Horovod's trainer takes the mean over the instances, and a step is told the samples of all.
         scaled = {**options, "rescale_grad": float(self.instances)}
-        return self._horovod.DistributedTrainer(dict(params), optimizer, scaled)
+        compression = self._horovod.Compression.fp16 if self._compress else self._horovod.Compression.none
+        return self._horovod.DistributedTrainer(dict(params), optimizer, scaled, compression=compression)
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""

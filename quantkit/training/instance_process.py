@@ -57,7 +57,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     from quantkit.models.load import load_model
     from quantkit.training.augmentation import Augmentation
     from quantkit.training.checkpoint import read_checkpoint
-    from quantkit.training.communication import Alone
+    from quantkit.training.communication import Alone, Communication
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.feed import part_of, readable_in_any_order
@@ -71,8 +71,9 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
     samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad))
-    together = Horovod if job.kvstore == "horovod" else KVStore
-    communication = together() if instances > 1 else Alone()
+    communication: Communication = Alone()
+    if instances > 1:
+        communication = Horovod(job.compress) if job.kvstore == "horovod" else KVStore()
     held = None
     if job.validation is not None:
         share = part_of(load_data(job.validation), communication.rank, communication.instances)

@@ -130,7 +130,7 @@ def launch(kvstore: KVStoreName, instances: int, machines: Optional[Machines]) -
     return kind(machines.meeting_point() if machines else on_this_machine(), instances, number, own)
 
 
-def check_kvstore(kvstore: str) -> None:
+def check_kvstore(kvstore: str, compress: bool) -> None:
     """Make sure that instances can exchange gradients in this way.
 
     Raises:
@@ -139,5 +139,10 @@ def check_kvstore(kvstore: str) -> None:
     """
     if kvstore not in get_args(KVStoreName):
         raise UserError(f"kvstore is {kvstore!r}; choose one of {', '.join(get_args(KVStoreName))}")
+    if compress and kvstore != "horovod":
+        raise UserError(
+            "gradients are compressed through Horovod alone: MXNet's parameter server does so only where it applies "
+            "them itself; add --kvstore horovod (kvstore='horovod'), or leave --compress (compress) out"
+        )
     if kvstore == "horovod":
         require("horovod", "horovod", "trainings through Horovod", "take --kvstore dist_sync")

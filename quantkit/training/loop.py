@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Optional
@@ -22,7 +23,7 @@ from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoi
 from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import Feed
+from quantkit.training.feed import Feed, TrainingBatch
 from quantkit.training.network import LossName, TrainedNetwork
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
@@ -135,13 +136,14 @@ class Loop:
                 raise UserError(
                     f"cannot go on from {self.checkpoint}: {error}; begin anew with --restart (restart=True)"
                 ) from error
-        reached = begun
-        while reached is None or not self._is_done(reached):
-            number = len(reached.epochs) + 1 if reached else 1
-            reached = self._after(self._epoch(trained, number, progress), trained, reached)
-            if self.checkpoint is not None:
-                write_checkpoint(self.checkpoint, reached)
-            told(reached.epochs[-1])
+        reached, done = begun, len(begun.epochs) if begun else 0
+        with closing(self.feed.epochs(done + 1, self.config.epochs)) as batches:
+            while reached is None or not self._is_done(reached):
+                number = len(reached.epochs) + 1 if reached else 1
+                reached = self._after(self._epoch(trained, number, batches, progress), trained, reached)
+                if self.checkpoint is not None:
+                    write_checkpoint(self.checkpoint, reached)
+                told(reached.epochs[-1])
         return reached
 
     def _compare(self, done: int) -> None:
@@ -161,20 +163,21 @@ class Loop:
         patience, done = self.config.patience, len(reached.epochs)
         return done >= self.config.epochs or (patience is not None and done - reached.best_epoch >= patience)
 
-    def _epoch(self, trained: TrainedNetwork, number: int, progress: Progress) -> Epoch:
+    def _epoch(
+        self, trained: TrainedNetwork, number: int, batches: Iterator[TrainingBatch], progress: Progress
+    ) -> Epoch:
         config, steps = self.config, self.feed.steps
         begun = perf_counter()
         losses, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
         trained.begin_epoch(number)
-        with closing(self.feed.epoch(number)) as batches:
-            for step, batch in enumerate(progress(batches, steps, title), 1):
-                targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
-                loss = trained.step(batch.data, targets)
-                if not math.isfinite(loss):
-                    raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
-                losses += loss
-                waited += batch.waited
+        for step, batch in enumerate(progress(islice(batches, steps), steps, title), 1):
+            targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
+            loss = trained.step(batch.data, targets)
+            if not math.isfinite(loss):
+                raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
+            losses += loss
+            waited += batch.waited
         seconds = perf_counter() - begun
         if not trained.is_finite():
             raise _diverges(f"parameters are no longer numbers after epoch {number}", trained.rate)

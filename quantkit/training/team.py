@@ -37,6 +37,7 @@ class Job:
         checkpoint: the path of the file.
         identity: the hash of what decides the training.
         kvstore: through what instances exchange gradients.
+        compress: whether they send them as float16.
     """
 
     card: str
@@ -48,6 +49,7 @@ class Job:
     checkpoint: str
     identity: str
     kvstore: KVStoreName
+    compress: bool
 
 
 class Team:

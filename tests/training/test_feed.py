@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -47,31 +49,31 @@ def seen(batches: Iterable[TrainingBatch]) -> list[list[int]]:
 
 def test_an_epoch_has_each_sample_once_in_an_order_of_its_own() -> None:
     source = feed(numbered(48))
-    first, again, second = (seen(source.epoch(number)) for number in (1, 1, 2))
+    first, again, second = (seen(source.epochs(number, number)) for number in (1, 1, 2))
     assert source.steps == 6 and [len(batch) for batch in first] == [8] * 6
     assert sorted(flat(first)) == sorted(flat(second)) == list(range(48))
     assert first == again != second
     other = feed(numbered(48), replace(CONFIG, seed=1))
-    assert seen(other.epoch(1)) != first
+    assert seen(other.epochs(1, 1)) != first
 
 
 def test_what_is_too_little_for_a_batch_waits_for_another_epoch() -> None:
     source = feed(numbered(50))
-    epochs = [set(flat(seen(source.epoch(number)))) for number in range(1, 9)]
+    epochs = [set(flat(seen(source.epochs(number, number)))) for number in range(1, 9)]
     assert all(len(each) == 48 for each in epochs)
     assert set().union(*epochs) == set(range(50))
 
 
 def test_labels_follow_their_samples() -> None:
-    for batch in feed(numbered(24)).epoch(3):
+    for batch in feed(numbered(24)).epochs(3, 3):
         assert np.array_equal(batch.targets.argmax(1), batch.data[:, 0, 0, 0].astype(int) % CLASSES)
 
 
 @pytest.mark.parametrize("mixup", [0.0, 0.4])
 def test_instances_share_each_batch_of_one(mixup: float) -> None:
     config = TrainingConfig(batch_size=8, mixup=mixup)
-    whole = list(feed(coloured(40), config).epoch(2))
-    parts = [list(feed(coloured(40), config, 3, rank, 2).epoch(2)) for rank in (0, 1)]
+    whole = list(feed(coloured(40), config).epochs(2, 2))
+    parts = [list(feed(coloured(40), config, 3, rank, 2).epochs(2, 2)) for rank in (0, 1)]
     for step, batch in enumerate(whole):
         for field in ("data", "targets"):
             together = np.concatenate([getattr(part[step], field) for part in parts])
@@ -83,18 +85,36 @@ def test_each_epoch_varies_images_in_its_own_way() -> None:
     source = feed(coloured(3), config)
 
     def by_class(epoch: int) -> np.ndarray:
-        (batch,) = source.epoch(epoch)
+        (batch,) = source.epochs(epoch, epoch)
         return batch.data[np.argsort(batch.targets.argmax(1), kind="stable")]
 
     assert not np.array_equal(by_class(1), by_class(2))
 
 
-def test_an_epoch_can_be_entered_in_the_middle() -> None:
-    source = feed(coloured(40), TrainingConfig(batch_size=8, mixup=0.3))
-    rest = list(source.epoch(1, first_step=3))
-    whole = list(source.epoch(1))[3:]
-    assert len(rest) == len(whole) == 2
-    assert all(np.array_equal(a.data, b.data) and np.array_equal(a.targets, b.targets) for a, b in zip(rest, whole))
+@pytest.mark.parametrize("workers", [0, 3])
+def test_epochs_follow_each_other(workers: int) -> None:
+    source = feed(coloured(40), TrainingConfig(batch_size=8, mixup=0.3), workers)
+    together = list(source.epochs(2, 4))
+    apart = [batch for number in (2, 3, 4) for batch in source.epochs(number, number)]
+    assert len(together) == len(apart) == 15
+    assert all(np.array_equal(a.data, b.data) and np.array_equal(a.targets, b.targets) for a, b in zip(together, apart))
+
+
+def test_the_next_epoch_is_prepared_before_it_begins() -> None:
+    positions: list[int] = []
+    begun = Event()
+
+    def read(wanted: Sequence[int]) -> Iterator[Sample]:
+        positions.extend(wanted)
+        if len(positions) > 16:
+            begun.set()
+        yield from source.samples.read(wanted)
+
+    source = feed(numbered(16), workers=1)
+    with closing(replace(source, samples=replace(source.samples, read=read)).epochs(1, 2)) as batches:
+        # The first epoch alone is asked for.
+        assert len(list(islice(batches, 2))) == 2
+        assert begun.wait(30)
 
 
 @pytest.fixture
@@ -113,31 +133,31 @@ def folder(tmp_path: Path) -> Path:
 def test_damaged_images_are_replaced_named_and_bounded(folder: Path, workers: int) -> None:
     source = feed(skipping(load_data(folder), 2), replace(CONFIG, batch_size=4), workers)
     for epoch in (1, 2):
-        assert [len(batch.data) for batch in source.epoch(epoch)] == [4, 4]
+        assert [len(batch.data) for batch in source.epochs(epoch, epoch)] == [4, 4]
     assert sorted(each.name for each in source.left_out.values()) == ["green/7.png", "red/2.png"]
     strict = feed(skipping(load_data(folder), 1), replace(CONFIG, batch_size=4), workers)
     with pytest.raises(DataError, match=r"cannot read image .*; 1 sample before it was left out, and no more may be"):
-        list(strict.epoch(1))
+        list(strict.epochs(1, 1))
 
 
 def test_labels_beyond_the_classes_are_told() -> None:
     wrong = arrays(np.zeros((8, 3, SIZE, SIZE), np.float32), np.array([0, 1, 2, 3] * 2))
     with pytest.raises(DataError, match=r"has label 3, but the network has 3 classes \(0 to 2\)"):
-        list(feed(wrong).epoch(1))
+        list(feed(wrong).epochs(1, 1))
     pixels = arrays(np.zeros((8, SIZE, SIZE, 3), np.uint8), np.full(8, 7))
     with pytest.raises(DataError, match="has label 7, but the network has 3 classes"):
-        list(feed(pixels, TrainingConfig(batch_size=8)).epoch(1))
+        list(feed(pixels, TrainingConfig(batch_size=8)).epochs(1, 1))
 
 
 def test_samples_without_labels_are_told() -> None:
     with pytest.raises(DataError, match=r"sample \d of arrays has no label; give a class for each sample"):
-        list(feed(arrays(np.zeros((8, 3, SIZE, SIZE), np.float32))).epoch(1))
+        list(feed(arrays(np.zeros((8, 3, SIZE, SIZE), np.float32))).epochs(1, 1))
 
 
 def test_what_is_read_in_sequence_is_held_and_shuffled() -> None:
     batches = [(np.full((4, 3, SIZE, SIZE), number, np.float32), np.full(4, number % 3)) for number in range(4)]
     source = feed(data_loader(batches))
-    assert sorted(flat(seen(source.epoch(1)))) == sorted(list(range(4)) * 4)
+    assert sorted(flat(seen(source.epochs(1, 1)))) == sorted(list(range(4)) * 4)
     chosen = readable_in_any_order(take(numbered(30), 10))
     assert len(chosen) == 10 and chosen.independent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.errors import DataError
+from quantkit.errors import DataError, UserError
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned
 from quantkit.training.instances import InstanceLostWarning
@@ -36,6 +36,17 @@ def test_two_instances_compute_what_they_do_through_the_parameter_server(data: s
     assert all(np.array_equal(params(other)[name], value) for name, value in params(undisturbed).items())
     assert [epoch.validated for epoch in other.epochs] == [epoch.validated for epoch in undisturbed.epochs]
     assert not left_running()
+
+
+def test_compressed_gradients_are_rounded(data: str, undisturbed: FineTuned, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    rounded = trained(data, kvstore="horovod", compress=True, checkpoint=path)
+    for name, value in params(undisturbed).items():
+        # Float16 has 11 bits; twelve steps go on from what the ones before have left.
+        assert params(rounded)[name] == pytest.approx(value, rel=0.05, abs=0.05)
+    assert any(not np.array_equal(params(rounded)[name], value) for name, value in params(undisturbed).items())
+    with pytest.raises(UserError, match="is the checkpoint of a training with other samples, options"):
+        trained(data, kvstore="horovod", checkpoint=path)
 
 
 @pytest.mark.parametrize("module", ["instance_process", "horovod_rendezvous"])

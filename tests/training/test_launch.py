@@ -48,8 +48,10 @@ def test_horovod_numbers_its_instances() -> None:
 
 def test_ways_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="kvstore is 'nccl'; choose one of dist_sync, horovod"):
-        check_kvstore("nccl")
+        check_kvstore("nccl", False)
     monkeypatch.setattr("quantkit.extras.find_spec", lambda name: None)
     with pytest.raises(ExtraMissing, match=r"need the package horovod; .*'quantkit\[horovod\]', or take --kvstore"):
-        check_kvstore("horovod")
-    check_kvstore("dist_sync")
+        check_kvstore("horovod", True)
+    with pytest.raises(UserError, match=r"gradients are compressed through Horovod alone: .*; add --kvstore horovod"):
+        check_kvstore("dist_sync", True)
+    check_kvstore("dist_sync", False)
