@@ -143,7 +143,7 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     trained = _in_training(model, case, communication)
     step_alone = _step(model, case, _in_training(model, case, Alone()))
     exchange, alone, together = _medians((_exchange(trained), step_alone, _step(model, case, trained)))
-    communication.wait()
+    communication.leave()
     parameters = sum(value.size for value in model.graph.params.values())
     if communication.rank == 0:
         print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together))))

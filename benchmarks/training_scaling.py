@@ -8,15 +8,22 @@ has one core, and its own feed on that core; one instance exchanges nothing, sev
 server and, where it is installed (`make train-bench ENGINE=horovod`), through Horovod. All take turns in random order,
 each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count.
 Efficiency is the throughput over that of as many single instances, a geometric mean over rounds with Student's 95 %
-interval. OUT.json has every reading. Nothing else may run.
+interval. Cores of one machine slow each other down, so single trainings side by side, which exchange nothing, take
+turns as well: what instances have of their throughput is the efficiency of the exchange. OUT.json has every reading.
+Nothing else may run.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Optional
 
 import numpy as np
 from command_line import ROUNDS, Document, arguments, at_least, described, host_facts, run, table, write_results
@@ -30,6 +37,7 @@ from quantkit.host.topology import read_topology
 from quantkit.training.launch import KVStoreName
 
 CLASSES = 10
+APART = "apart"
 COLUMNS = (
     "network",
     "parameters",
@@ -38,6 +46,7 @@ COLUMNS = (
     "through",
     "images/s",
     "efficiency, %",
+    "of apart, %",
     "waiting, %",
 )
 
@@ -73,13 +82,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A network on a number of instances; ``turns`` are those of the rounds, in their order."""
+    """A network on a number of instances; ``turns`` are those of the rounds, in their order.
+
+    ``through`` is their kvstore, APART for single trainings side by side, or empty for one.
+    """
 
     network: str
     parameters: int
     batch: int
     instances: int
-    kvstore: str
+    through: str
     turns: Sequence[Turn]
 
 
@@ -88,7 +100,11 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=ROUNDS, default=5)
     parser.add_argument("--epochs", type=at_least(2), default=3, help="of each turn, the first does not count")
+    parser.add_argument("--single", help="one training of those side by side; for this script itself")
     options = parser.parse_args()
+    if options.single:
+        single(**json.loads(options.single))
+        return
     most = len(place("core", read_topology()))
     wanted = [each for each in SUBJECTS if not options.network or any(part in each.network for part in options.network)]
     cells: list[Cell] = []
@@ -105,20 +121,43 @@ def main() -> None:
 def of_network(subject: Subject, most: int, rounds: int, epochs: int) -> Iterator[Cell]:
     """The network on 1, 2, 4, ... instances, up to ``most``."""
     numbers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
-    several = [(number, kvstore) for number in numbers[1:] for kvstore in _kvstores()]
-    forms: list[tuple[int, KVStoreName]] = [(1, "dist_sync"), *several]
+    forms = [(1, ""), *((number, through) for number in numbers[1:] for through in (APART, *_kvstores()))]
     model = quantkit.load_model(subject.network, weights="random", quiet=True)
     parameters = sum(value.size for value in model.graph.params.values())
     shuffled = random.Random(0)
-    turns: dict[tuple[int, KVStoreName], list[Turn]] = {form: [] for form in forms}
+    turns: dict[tuple[int, str], list[Turn]] = {form: [] for form in forms}
     with scratch_folder() as scratch:
         images = stored(scratch / "images.npz", subject, max(numbers))
         for _ in range(rounds):
             for form in shuffled.sample(forms, len(forms)):
-                turns[form].append(one_turn(model, images, subject, *form, epochs))
-    for number, kvstore in forms:
-        name = "" if number == 1 else kvstore
-        yield Cell(subject.network, parameters, subject.batch, number, name, turns[number, kvstore])
+                turns[form].append(_turn(model, images, subject, *form, epochs))
+    for number, through in forms:
+        yield Cell(subject.network, parameters, subject.batch, number, through, turns[number, through])
+
+
+def _turn(model: quantkit.Model, images: Path, subject: Subject, instances: int, through: str, epochs: int) -> Turn:
+    if through == APART:
+        return side_by_side(images, subject, instances, epochs)
+    return one_turn(model, images, subject, instances, "horovod" if through == "horovod" else "dist_sync", epochs)
+
+
+def side_by_side(images: Path, subject: Subject, instances: int, epochs: int) -> Turn:
+    """Single trainings at once, each on a core of its own."""
+    processes = []
+    for placement in place(f"{instances}x1", read_topology()):
+        told = {"images": str(images), "subject": asdict(subject), "epochs": epochs, "cpus": placement.cpus}
+        command = [sys.executable, str(Path(__file__)), "--single", json.dumps(told)]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    turns = [Turn(**json.loads(process.communicate()[0])) for process in processes]
+    return Turn(sum(turn.throughput for turn in turns), float(np.mean([turn.waiting for turn in turns])))
+
+
+def single(images: str, subject: Mapping[str, Any], epochs: int, cpus: list[int]) -> None:
+    """Train on some hardware threads, and print the reading."""
+    os.sched_setaffinity(0, cpus)
+    case = Subject(**subject)
+    model = quantkit.load_model(case.network, weights="random", quiet=True)
+    print(json.dumps(asdict(one_turn(model, Path(images), case, 1, "dist_sync", epochs))))
 
 
 def _kvstores() -> tuple[KVStoreName, ...]:
@@ -153,7 +192,9 @@ def page(document: Document) -> str:
     parts = (
         described(document),
         "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "
-        "interval over rounds; waiting is the share of time in which a network waited for data.",
+        f"interval over rounds. Those called {APART} are single trainings side by side, which exchange nothing; what "
+        "instances have of their throughput is the efficiency of the exchange. Waiting is the share of time in which a "
+        "network waited for data.",
         "\n".join([*table(COLUMNS), *lines(document)]),
         "Published for ResNet-50 v1 on ImageNet, an instance on each socket, on up to 16 machines, with Horovod:",
         "\n".join([*table(("instances", "efficiency, %")), *published]),
@@ -167,16 +208,19 @@ def lines(document: Document) -> list[str]:
 
 
 def _rows(cells: Sequence[Cell]) -> list[str]:
-    single = {cell.network: cell for cell in cells if cell.instances == 1}
-    return [_line(cell, single[cell.network]) for cell in cells]
+    alone = {cell.network: cell for cell in cells if cell.instances == 1}
+    apart = {(cell.network, cell.instances): cell for cell in cells if cell.through == APART}
+    return [_line(cell, alone[cell.network], apart.get((cell.network, cell.instances))) for cell in cells]
 
 
-def _line(cell: Cell, single: Cell) -> str:
+def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
     speeds = [turn.throughput for turn in cell.turns]
     efficiency = "100"
     if cell.instances > 1:
-        ratio = paired_ratio(speeds, [cell.instances * turn.throughput for turn in single.turns])
-        efficiency = f"{100 * ratio.value:.1f} [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
+        efficiency = _share(speeds, [cell.instances * turn.throughput for turn in alone.turns])
+    of_apart = ""
+    if apart is not None and apart != cell:
+        of_apart = _share(speeds, [turn.throughput for turn in apart.turns])
     waiting = 100 * float(np.mean([turn.waiting for turn in cell.turns]))
     parameters = f"{cell.parameters / 1e6:.1f} million"
     facts = (
@@ -184,12 +228,19 @@ def _line(cell: Cell, single: Cell) -> str:
         parameters,
         cell.batch,
         cell.instances,
-        cell.kvstore,
+        cell.through,
         f"{np.median(speeds):.1f}",
         efficiency,
+        of_apart,
         f"{waiting:.1f}",
     )
     return f"| {' | '.join(map(str, facts))} |"
+
+
+def _share(speeds: Sequence[float], whole: Sequence[float]) -> str:
+    """In percent, with its interval."""
+    ratio = paired_ratio(speeds, whole)
+    return f"{100 * ratio.value:.1f} [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
 
 
 if __name__ == "__main__":

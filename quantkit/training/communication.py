@@ -27,8 +27,8 @@ class Communication(Protocol):
     def total(self, values: np.ndarray) -> np.ndarray:
         """The sum over all instances of float32 values; each must call this with values of the same shape."""
 
-    def wait(self) -> None:
-        """Return when all instances have come here."""
+    def leave(self) -> None:
+        """Return when all instances have come here; nothing is exchanged afterwards."""
 
 
 def all_have(communication: Communication, digest: bytes) -> bool:
@@ -51,5 +51,5 @@ class Alone:
         """See ``Communication``."""
         return values
 
-    def wait(self) -> None:
+    def leave(self) -> None:
         """See ``Communication``."""

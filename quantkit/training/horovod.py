@@ -60,9 +60,11 @@ class Horovod:
             total: np.ndarray = self._horovod.allreduce(array, op=self._horovod.Sum, name=name).asnumpy()
         return total
 
-    def wait(self) -> None:
+    def leave(self) -> None:
         """See ``Communication``."""
         self.total(np.zeros(1, np.float32))
+        # One that is ended without it makes the others complain.
+        self._horovod.shutdown()
 
 
 def _wait_for_rendezvous() -> None:

@@ -105,7 +105,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
 
     replace(loop, identity=job.identity, alive=alive).run(begun, progress, tell)
     # Other machines may still ask the server of this one.
-    communication.wait()
+    communication.leave()
     return documents(in_order(loop.feed.left_out))
 
 

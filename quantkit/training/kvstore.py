@@ -58,7 +58,7 @@ class KVStore:
             total: np.ndarray = array.asnumpy()
         return total
 
-    def wait(self) -> None:
+    def leave(self) -> None:
         """See ``Communication``."""
         with engine_calls("wait for other instances"):
             self._store._barrier()

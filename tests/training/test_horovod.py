@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from quantkit.training.finetune import FineTuned
 from quantkit.training.instances import InstanceLostWarning
 from tests.requirements import requires
 from tests.training.conftest import coloured
-from tests.training.test_instances import killed, left_running, params, stored, trained
+from tests.training.test_instances import CONFIG, killed, left_running, params, stored, trained
 
 requires("horovod")
 
@@ -36,6 +37,12 @@ def test_two_instances_compute_what_they_do_through_the_parameter_server(data: s
     assert all(np.array_equal(params(other)[name], value) for name, value in params(undisturbed).items())
     assert [epoch.validated for epoch in other.epochs] == [epoch.validated for epoch in undisturbed.epochs]
     assert not left_running()
+
+
+def test_nobody_complains_of_an_ordinary_end(data: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        trained(data, replace(CONFIG, epochs=1), kvstore="horovod")
+    assert "exception" not in capfd.readouterr().err
 
 
 def test_compressed_gradients_are_rounded(data: str, undisturbed: FineTuned, tmp_path: Path) -> None:

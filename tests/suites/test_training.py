@@ -1,0 +1,95 @@
+"""The scripts that measure trainings: what their tables say of known readings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+HOST = {"cpu": "Some processor", "vnni": "yes"}
+
+
+def document(**figures: Any) -> dict[str, Any]:
+    return {"command": "python benchmarks/some.py", "host": HOST, **figures}
+
+
+def test_efficiency_is_that_of_as_many_single_instances() -> None:
+    from training_scaling import APART, Cell, Turn, lines
+
+    singles = [Turn(10.0, 0.01), Turn(12.0, 0.03)]
+    pairs = [Turn(19.0, 0.0), Turn(22.8, 0.0)]
+    apart = [Turn(19.6, 0.0), Turn(23.52, 0.0)]
+    forms = [(1, "", singles), (2, APART, apart), (2, "horovod", pairs)]
+    cells = [Cell("net", 5_000_000, 8, number, through, turns) for number, through, turns in forms]
+    one, beside, two = lines(document(cells=[asdict(cell) for cell in cells]))
+    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 |"
+    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 |"
+    # 19 of 20 and 22.8 of 24 in each round; 19 of 19.6.
+    assert two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 |"
+
+
+def test_communication_is_what_a_step_alone_does_not_take() -> None:
+    from kvstore import Row, lines
+
+    rows = [Row("net", 25_000_000, 8, "dist_sync", 0.1, 0.8, 1.0), Row("net", 25_000_000, 8, "horovod", 0.2, 0.8, 0.7)]
+    first, second = lines(document(rows=[asdict(row) for row in rows]))
+    assert first == "| net | 25.0 million | 8 | dist_sync | 100.0 | 1.00 | 800 | 1000 | 20.0 |"
+    assert second.endswith("| 200.0 | 0.50 | 800 | 700 | 0.0 |")
+
+
+def test_the_interval_over_seeds_is_students() -> None:
+    from convergence import Row, interval, page
+
+    values = [0.91, 0.95, 0.93, 0.96]
+    mean, half = interval(values)
+    expected = ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (mean - half, mean + half) == pytest.approx((expected.low, expected.high))
+    row = Row("1 instance, batch 32", 360, [[0.5, 0.9], [0.6, 0.9]])
+    written = page(document(rows=[asdict(row)]))
+    # Two values 10 points apart: a standard error of 5, times 12.706.
+    assert "| 1 | 55.00 ± 63.53 |" in written and "| 2 | 90.00 ± 0.00 |" in written
+
+
+def test_parameters_that_differ_are_counted() -> None:
+    from resuming import Row, lines
+
+    (line,) = lines(document(rows=[asdict(Row("adam", "one process", 107, 2))]))
+    assert line == "| cifar_resnet20_v1 | adam | one process | 3 | 1, 2 | 107 | 2 |"
+
+
+def test_fine_tuned_networks_have_a_row() -> None:
+    from finetuning import Row, lines
+
+    row = Row("net", "digits", 1000, 8, 90.0, 88.9, 0.013, 360, 0.99, 0.98, "not distinguishable", 0.5)
+    (line,) = lines(document(rows=[asdict(row)]))
+    assert line == (
+        "| net | digits | 1000 | 8 | 1.5 | 88.9 | 1.3 | 0.025 | 360 | 99.00 | 98.00 | not distinguishable, p = 0.5 |"
+    )
+
+
+def test_networks_trained_with_quantization_have_a_row() -> None:
+    from quantization_aware import Row, lines
+
+    row = Row(
+        "net", 2000, 120.0, 5000, (0.9924, 0.9948), 17, 5, 0.017, "better", (0.921, 0.9205, 0.9207), (0.9998, 0.9999)
+    )
+    (line,) = lines(document(rows=[asdict(row)]))
+    assert line == (
+        "| net | 2000 images | 2.0 | 5000 images | 99.24 | 99.48 | 17, 5 | 0.017 | better | 92.10 | 92.05 | 92.07 | "
+        "0.99980 | 0.99990 |"
+    )
+
+
+def test_every_form_has_a_line_in_the_figure() -> None:
+    import matplotlib.pyplot as plt
+    from convergence import Row, figure
+
+    rows = [Row(f"form {number}", 360, np.full((3, 4), 0.9).tolist()) for number in range(3)]
+    drawing = figure(rows)
+    axes = plt.figure().add_subplot()
+    drawing.panels[0].draw(axes)
+    assert len(axes.containers) == 3 and [entry.label for entry in drawing.legend] == [row.form for row in rows]
+    plt.close("all")
