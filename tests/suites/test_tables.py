@@ -64,7 +64,7 @@ def test_every_table_is_on_a_page_and_the_readme_has_three() -> None:
     assert placed == {
         "ablation", "accuracy", "cluster-efficiency", "cluster-scale", "files", "lstm-speed", "lstm-summary",
         "mixed-precision", "onnx-files", "parity", "peers", "plain-loops", "published", "reading", "recovered-speed",
-        "recurrent", "runs", "speed", "stock-ahead", "summary", "tasks", "without-vnni",
+        "recurrent", "runs", "speed", "stock-ahead", "summary", "tasks", "without-vnni", "finetuning", "resuming",
     }  # fmt: skip
 
 
