@@ -66,7 +66,6 @@ class TrainedNetwork:
                 param.shape = value.shape
                 param.grad_req = "write" if name in network.learned else "null"
                 param.wd_mult = 1.0 if name in network.decayed else 0.0
-                param.lr_mult = network.rates.get(name, 1.0)
                 param.initialize(mxnet.init.Zero(), ctx=mxnet.cpu())
                 param.set_data(mxnet.nd.array(value, dtype=value.dtype))
             self._block.hybridize(static_alloc=True, static_shape=True)

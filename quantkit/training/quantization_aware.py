@@ -34,6 +34,7 @@ from quantkit.training.feed import Feed, readable_in_any_order
 from quantkit.training.finetune import check_enough
 from quantkit.training.head import classes_of
 from quantkit.training.loop import Loop, Told, identity_of, untold
+from quantkit.training.simulated.trained_form import TrainedForm, trained_form
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable, before_softmax
@@ -114,7 +115,7 @@ def train_quantized(
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
     simulated = training_graph(quantized.network, model.input_shape)
-    network = trainable_of(simulated, config.freeze)
+    form, network = trainable_of(simulated, config.freeze)
     original = model.graph
     teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned())
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
@@ -134,7 +135,7 @@ def train_quantized(
     better = before is None or judged is None or judged.better_than(before)
     result = quantized
     if better:
-        result = _trained(quantized, simulated, {**simulated.graph.params, **reached.best}, samples)
+        result = _trained(quantized, simulated, form.values(reached.best), samples)
     return TrainedInt8(
         result,
         config,
@@ -147,8 +148,8 @@ def train_quantized(
     )
 
 
-def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> Trainable:
-    """A simulated network in the form in which it is trained.
+def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> tuple[TrainedForm, Trainable]:
+    """A simulated network in the form in which it is trained, and what is trained of it.
 
     Args:
         simulated: the network.
@@ -169,10 +170,10 @@ def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> Trainab
             learned.pop(name, None)
     if not learned:
         raise UserError("all parameters are frozen; leave some to be trained")
-    graph = simulated.graph
-    scores = before_softmax(graph, graph.outputs[0])
-    rates = {name: each.rate for name, each in learned.items()}
-    return Trainable(graph.with_outputs([scores]).pruned(), frozenset(learned), rates)
+    form = trained_form(simulated.graph, {name: each for name, each in learned.items() if each.kind != "range"})
+    scores = before_softmax(form.graph, form.graph.outputs[0])
+    names = frozenset(form.names.get(name, name) for name in learned)
+    return form, Trainable(form.graph.with_outputs([scores]).pruned(), names)
 
 
 def _trained(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -27,12 +27,10 @@ class Trainable:
         graph: its first output are class scores before any softmax, of shape (batch, classes), perhaps with further
             axes of 1.
         learned: the names of the parameters that are trained.
-        rates: by name, how many times the learning rate a parameter has; 1 where it is missing.
     """
 
     graph: Graph
     learned: frozenset[str]
-    rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def decayed(self) -> frozenset[str]:

@@ -154,15 +154,6 @@ def test_moving_statistics_follow_the_samples() -> None:
     assert trained.params()["normal_moving_mean"] == pytest.approx(mean, abs=1e-5)
 
 
-def test_rates_of_single_parameters_are_multiplied() -> None:
-    network = replace(linear(), rates={"dense_bias": 0.0})
-    trained = TrainedNetwork(network, config(), STEPS, Alone())
-    trained.step(*batches()[0])
-    params = trained.params()
-    assert np.array_equal(params["dense_bias"], network.graph.params["dense_bias"])
-    assert not np.array_equal(params["dense_weight"], network.graph.params["dense_weight"])
-
-
 def test_scores_are_learned_by_the_mean_square_of_their_difference() -> None:
     network, (data, _), random = linear(), batches()[0], np.random.default_rng(3)
     wanted = random.normal(size=(BATCH, CLASSES)).astype(np.float32)

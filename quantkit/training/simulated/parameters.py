@@ -1,4 +1,4 @@
-"""Which parameters of a training graph are trained, how fast, and why the others are not."""
+"""Which parameters of a training graph are trained, in which units, and why the others are not."""
 
 from __future__ import annotations
 
@@ -19,21 +19,35 @@ _NORMALIZATION = "batch normalization is frozen"
 _OTHER = "it is no weight or bias of a layer"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainedParameter:
     """A parameter of a training graph that is to be trained.
 
     Attributes:
         kind: a layer's weight or bias, or the logarithm of the factor by which a range has grown.
-        rate: the multiplier of its learning rate: the magnitude of the layer's weights, 1 for ranges. Optimizers whose
-            updates have about the size of the rate, as those of Adam (Kingma and Ba, 2015, arXiv:1412.6980), then
-            change all by about the same share of their magnitude.
-        decays: whether it is one that weight decay applies to.
+        units: what it is measured in while it is trained: the magnitudes of its layer's channels, as powers of two,
+            float32 of shape (channels,); 1 for ranges. See ``trained_form``.
+        keeps_scale: whether the largest of each channel stay as they are, and with them the scale of the integers.
     """
 
     kind: ParameterKind
-    rate: float
-    decays: bool
+    units: np.ndarray
+    keeps_scale: bool = False
+
+
+def channel_units(weight: np.ndarray) -> np.ndarray:
+    """The magnitude of each channel of a layer's weights, as a power of two: float32 of shape (channels,).
+
+    It is the largest power of two up to the root mean square. Channels of zeros have the layer's.
+
+    Args:
+        weight: of shape (channels, ...).
+    """
+    squares = np.square(weight.reshape(len(weight), -1), dtype=np.float64).mean(axis=1)
+    squares[squares == 0] = squares.mean() or 1.0
+    # In units of less than the smallest, values could overflow.
+    units: np.ndarray = np.exp2(np.maximum(np.floor(np.log2(squares) / 2), -100.0))
+    return units.astype(np.float32)
 
 
 def trained_parameters(network: QuantizedGraph, made: Graph, ranges: Iterable[str]) -> dict[str, TrainedParameter]:
@@ -49,14 +63,13 @@ def trained_parameters(network: QuantizedGraph, made: Graph, ranges: Iterable[st
         layer = fused_layer_of(node)
         if layer is None or layer.weight.node not in network.graph.params:
             continue
-        weight = network.graph.params[layer.weight.node]
-        rate = float(np.sqrt(np.square(weight, dtype=np.float64).mean())) or 1.0
-        found[layer.weight.node] = TrainedParameter("weight", rate, True)
+        units = channel_units(network.graph.params[layer.weight.node])
+        found[layer.weight.node] = TrainedParameter("weight", units, network.is_int8(node))
         if layer.bias is not None and layer.bias.node in network.graph.params:
-            found[layer.bias.node] = TrainedParameter("bias", rate, False)
+            found[layer.bias.node] = TrainedParameter("bias", units)
     for name in _fixed_weights(network):
         found.pop(name, None)
-    found.update(dict.fromkeys(ranges, TrainedParameter("range", 1.0, False)))
+    found.update(dict.fromkeys(ranges, TrainedParameter("range", np.ones(1, np.float32))))
     return {name: each for name, each in found.items() if name in made.params}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.training.simulated.parameters import channel_units
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
 from tests.lowering.networks import quantized
 from tests.networks import DATA, Builder, images
@@ -36,22 +35,44 @@ def test_weights_and_biases_are_trained_in_int8_and_in_fp32(exclude: tuple[str, 
     assert not training.trained.keys() & training.frozen.keys()
 
 
-def test_rates_are_the_magnitudes_of_weights() -> None:
+def test_units_are_the_magnitudes_of_channels() -> None:
     training = of_network("v1")
-    weight = training.graph.params["dense_weight"]
-    assert training.trained["dense_weight"].rate == pytest.approx(float(np.sqrt(np.mean(weight**2))))
-    assert training.trained["dense_bias"].rate == training.trained["dense_weight"].rate
-    assert {each.rate for each in training.trained.values() if each.kind == "range"} == {1.0}
-    assert {each.decays for each in training.trained.values() if each.kind == "weight"} == {True}
-    assert {each.decays for each in training.trained.values() if each.kind != "weight"} == {False}
+    for layer in filter(None, map(fused_layer_of, training.network.graph.nodes)):
+        units = channel_units(training.graph.params[layer.weight.node])
+        for tensor in filter(None, (layer.weight, layer.bias)):
+            assert np.array_equal(training.trained[tensor.node].units, units)
+    assert all(each.units.tolist() == [1.0] for each in training.trained.values() if each.kind == "range")
 
 
-def test_weights_of_zeros_can_be_trained() -> None:
-    network = quantized("v1")
-    zeros = np.zeros_like(network.graph.params["dense_weight"])
-    graph = replace(network.graph, params={**network.graph.params, "dense_weight": zeros})
-    training = training_graph(QuantizedGraph(graph, network.plan), (3, 16, 16))
-    assert training.trained["dense_weight"].rate == 1.0
+def test_units_are_powers_of_two_up_to_the_magnitude() -> None:
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(64, 5, 3, 3)) * np.exp(random.normal(size=(64, 1, 1, 1)) * 8)
+    units = channel_units(weight.astype(np.float32))
+    assert units.dtype == np.float32 and units.shape == (64,)
+    assert np.array_equal(np.frexp(units)[0], np.full(64, 0.5))
+    magnitudes = np.sqrt(np.square(weight).mean(axis=(1, 2, 3)))
+    assert (units <= magnitudes).all() and (magnitudes < 2 * units).all()
+
+
+def test_channels_of_zeros_have_the_units_of_the_layer() -> None:
+    weight = np.array([[0, 0], [4, 4], [0, 0], [2, 2]], np.float32)
+    assert channel_units(weight).tolist() == [2, 4, 2, 2]
+    assert channel_units(np.zeros((3, 2), np.float32)).tolist() == [1, 1, 1]
+
+
+def test_units_of_tiny_weights_do_not_make_values_infinite() -> None:
+    weight = np.full((2, 3), 1e-44, np.float32)
+    weight[0, 0] = 1e-9
+    unit = channel_units(weight)
+    assert (unit > 0).all() and np.isfinite(weight / unit[:, None]).all()
+
+
+@pytest.mark.parametrize("exclude", [(), ("*",)])
+def test_weights_that_become_integers_keep_their_scale(exclude: tuple[str, ...]) -> None:
+    training = of_network("v1", *exclude)
+    weights = {each.keeps_scale for each in training.trained.values() if each.kind == "weight"}
+    assert weights == {not exclude}
+    assert not any(each.keeps_scale for each in training.trained.values() if each.kind != "weight")
 
 
 def test_normalization_that_is_left_is_frozen() -> None:

@@ -42,8 +42,8 @@ def changed(training: SimulatedTraining, seed: int = 0) -> dict[str, np.ndarray]
     size = {"weight": 0.1, "bias": 0.5, "range": 0.1}
     params = dict(training.graph.params)
     for name, each in training.trained.items():
-        noise = random.normal(size=params[name].shape) * size[each.kind] * each.rate
-        params[name] = (params[name] + noise).astype(np.float32)
+        noise = random.normal(size=params[name].shape).T * size[each.kind] * each.units
+        params[name] = (params[name] + noise.T).astype(np.float32)
     return params
 
 
@@ -118,7 +118,7 @@ class Adam:
 
     def __init__(self, training: SimulatedTraining, rate: float = 3e-4) -> None:
         self.params = dict(training.graph.params)
-        self._rates = {name: rate * each.rate for name, each in training.trained.items()}
+        self._rates = {name: rate * each.units for name, each in training.trained.items()}
         self._first = {name: np.zeros_like(self.params[name]) for name in self._rates}
         self._second = dict(self._first)
         self._steps = 0
@@ -130,7 +130,7 @@ class Adam:
             self._second[name] = 0.99 * self._second[name] + 0.01 * gradients[name] ** 2
             deviation = np.sqrt(self._second[name] / (1 - 0.99**self._steps)) + 1e-12
             change = self._first[name] / (1 - 0.9**self._steps) / deviation
-            self.params[name] = (self.params[name] - rate * change).astype(np.float32)
+            self.params[name] = (self.params[name].T - rate * change.T).T.astype(np.float32)
 
 
 def recurrent() -> Graph:
