@@ -1,19 +1,20 @@
-"""Whether training with quantization brings INT8 networks nearer to FP32 than the preset `best` does.
+"""Whether training with quantization brings INT8 networks nearer to FP32 than they were.
 
     python benchmarks/quantization_aware.py --out benchmarks/results/quantization-aware
 
-Trained networks are quantized with the preset `best`, and trained from there with the defaults of `train_quantized` on
-the images that are there for calibration, towards the scores of FP32, without labels. Nothing is chosen by other
-images: the last epoch counts. Both are judged on images that neither has seen: agreement with FP32 and accuracy, with
-McNemar's test. Time is that of the training, on all cores.
+Trained networks are quantized with the preset `best`, and with `none`, which calibrates ranges alone. From there they
+are trained with the defaults of `train_quantized` on the images that are there for calibration, towards the scores of
+FP32, without labels. Nothing is chosen by other images: the last epoch counts. Both are judged on images that neither
+has seen: agreement with FP32 and accuracy, with McNemar's test. Time is that of the training, on all cores.
 """
 
 from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Optional
 
@@ -21,11 +22,14 @@ from command_line import Document, arguments, at_least, data_root, described, ho
 
 import quantkit
 from quantkit.evaluation.paired import Paired
+from quantkit.quantization.ptq_config import PresetName
 from quantkit.training.quantization_aware import QUANTIZATION_AWARE
 
 NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2", "squeezenet1.0", "mobilenet0.25_relu6")
+PRESETS: tuple[PresetName, ...] = ("best", "none")
 COLUMNS = (
     "network",
+    "preset",
     "trained on",
     "minutes",
     "judged on",
@@ -47,6 +51,7 @@ class Row:
     """A network before and after; shares are from 0 to 1."""
 
     network: str
+    preset: PresetName
     trained: int
     seconds: float
     judged: int
@@ -67,25 +72,28 @@ def main() -> None:
     root, suite = data_root(), tomllib.loads(Path(__file__).with_name("trained.toml").read_text())
     rows: list[Row] = []
     print("\n".join(table(COLUMNS)), flush=True)
-    for network in suite["network"]:
-        name = Path(network["model"]).name
-        if name in NETWORKS and (not options.network or any(part in name for part in options.network)):
-            rows.append(outcome(name, network, suite, root, options.epochs))
-            print(_line(asdict(rows[-1])), flush=True)
+    wanted = [each for each in suite["network"] if _is_wanted(Path(each["model"]).name, options.network)]
+    for network, preset in product(wanted, PRESETS):
+        rows.append(outcome(network, preset, suite, root, options.epochs))
+        print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
         command = f"python benchmarks/quantization_aware.py{parts} --epochs {options.epochs}"
         write_results(options.out, command, host_facts(), {"rows": [asdict(each) for each in rows]}, page)
 
 
-def outcome(name: str, network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, epochs: int) -> Row:
+def _is_wanted(name: str, parts: Optional[Sequence[str]]) -> bool:
+    return name in NETWORKS and (not parts or any(part in name for part in parts))
+
+
+def outcome(network: Mapping[str, Any], preset: PresetName, suite: Mapping[str, Any], root: Path, epochs: int) -> Row:
     """Quantize, train and judge."""
     preprocess = quantkit.Preprocess(**suite["preprocess"][network["preprocess"]])
     shape = tuple(network["input_shape"])
     model = quantkit.load_model(root / network["model"], input_shape=shape, preprocess=preprocess)
     data = suite["data"][network["data"]]
     calibration, test = f"{root / data['calibration']}", f"{root / data['test']}"
-    config = quantkit.QuantizationConfig(num_samples=max(data["calibration_samples"]), preset="best")
+    config = quantkit.QuantizationConfig(num_samples=max(data["calibration_samples"]), preset=preset)
     before = quantkit.quantize(model, calibration, config)
     begun = time.monotonic()
     after = quantkit.train_quantized(before, calibration, config=replace(QUANTIZATION_AWARE, epochs=epochs))
@@ -95,7 +103,8 @@ def outcome(name: str, network: Mapping[str, Any], suite: Mapping[str, Any], roo
     if not isinstance(paired, Paired):
         raise TypeError("agreement is counted image by image")
     return Row(
-        name,
+        Path(network["model"]).name,
+        preset,
         len(quantkit.load_data(calibration)),
         seconds,
         found.images,
@@ -118,8 +127,8 @@ def _both(before: Optional[float], after: Optional[float]) -> tuple[float, float
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = (
-        "Before: the preset `best`. After: trained from there, towards the scores of FP32. Won are images on which "
-        "only the trained network agrees with FP32, lost those on which only the other does; p is McNemar's."
+        "Before: quantized with the preset. After: trained from there, towards the scores of FP32. Won are images on "
+        "which only the trained network agrees with FP32, lost those on which only the other does; p is McNemar's."
     )
     return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
 
@@ -133,6 +142,7 @@ def _line(row: Mapping[str, Any]) -> str:
     found = Row(**row)
     facts = (
         found.network,
+        f"`{found.preset}`",
         f"{found.trained} images",
         f"{found.seconds / 60:.1f}",
         f"{found.judged} images",

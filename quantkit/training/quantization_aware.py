@@ -41,9 +41,9 @@ from quantkit.training.trainable import Trainable, before_softmax
 from quantkit.training.validation import Validated, validated
 
 QUANTIZATION_AWARE = TrainingConfig(
-    epochs=2, optimizer="adam", learning_rate=2.5e-4, weight_decay=0.0, warmup_epochs=0.0, augmentation=NONE
+    epochs=6, optimizer="adam", learning_rate=1e-3, weight_decay=0.0, warmup_epochs=0.0, augmentation=NONE
 )
-"""The default: a small rate and images as for inference, since the network is nearly right for these already."""
+"""The default: each step changes weights by a thousandth of their channel's magnitude at most, for a batch of 256."""
 
 
 @dataclass(frozen=True, eq=False)

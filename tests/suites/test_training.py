@@ -73,13 +73,12 @@ def test_fine_tuned_networks_have_a_row() -> None:
 def test_networks_trained_with_quantization_have_a_row() -> None:
     from quantization_aware import Row, lines
 
-    row = Row(
-        "net", 2000, 120.0, 5000, (0.9924, 0.9948), 17, 5, 0.017, "better", (0.921, 0.9205, 0.9207), (0.9998, 0.9999)
-    )
+    tops, cosines = (0.921, 0.9205, 0.9207), (0.9998, 0.9999)
+    row = Row("net", "best", 2000, 120.0, 5000, (0.9924, 0.9948), 17, 5, 0.017, "better", tops, cosines)
     (line,) = lines(document(rows=[asdict(row)]))
     assert line == (
-        "| net | 2000 images | 2.0 | 5000 images | 99.24 | 99.48 | 17, 5 | 0.017 | better | 92.10 | 92.05 | 92.07 | "
-        "0.99980 | 0.99990 |"
+        "| net | `best` | 2000 images | 2.0 | 5000 images | 99.24 | 99.48 | 17, 5 | 0.017 | better | 92.10 | 92.05 | "
+        "92.07 | 0.99980 | 0.99990 |"
     )
 
 
