@@ -34,6 +34,7 @@ train-bench: $(VENV)/installed
 	$(BIN)/python benchmarks/convergence.py --out $(OUT)/convergence
 	$(BIN)/python benchmarks/training_scaling.py --out $(OUT)/training-scaling
 	$(BIN)/python benchmarks/kvstore.py --out $(OUT)/kvstore
+	$(BIN)/python benchmarks/input_bound.py --out $(OUT)/input-bound
 
 # Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves
 # them. What zoo.json has already is kept. SHARE=2/4 takes every fourth network from the second on, into the same file;

@@ -5,7 +5,9 @@
 Two instances of one core each, on this machine, through each kvstore that is installed. An exchange adds up the
 gradients of all parameters, as in MXNet's bandwidth tool; its rate is the bytes of the gradients over its time. A
 step with another instance is compared with a step without: the rest of the time is what communication takes that is not
-hidden behind the computation. Medians of calls that take turns; nothing else may run.
+hidden behind the computation. Where each part of a step is waited for, its time is that of copying samples into the
+engine's arrays, of computing, of waiting for the other instance, and of communication. Medians of calls that take
+turns; nothing else may run.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -51,6 +54,10 @@ COLUMNS = (
     "step alone, ms",
     "step of two, ms",
     "communication, %",
+    "one by one: copy, %",
+    "compute, %",
+    "wait, %",
+    "communication, %",
 )
 _INSTANCES = 2
 
@@ -78,7 +85,7 @@ SUBJECTS = (
 
 @dataclass(frozen=True)
 class Row:
-    """What two instances took, in seconds."""
+    """What two instances took, in seconds; ``parts`` are those of a step: copy, compute, wait, communication."""
 
     network: str
     parameters: int
@@ -87,6 +94,7 @@ class Row:
     exchange: float
     alone: float
     together: float
+    parts: Sequence[float]
 
 
 def main() -> None:
@@ -112,9 +120,19 @@ def main() -> None:
 
 
 def measured(subject: Subject, kvstore: KVStoreName) -> Row:
-    """Start two instances; the figures of the first."""
-    start = launch(kvstore, _INSTANCES, None)
-    placements = place(f"{_INSTANCES}x1", read_topology())
+    """The figures of the first of two instances."""
+    told = {"subject": asdict(subject), "kvstore": kvstore}
+    return Row(**json.loads(on_instances(Path(__file__), told, kvstore, _INSTANCES)))
+
+
+def on_instances(script: Path, told: Mapping[str, Any], kvstore: KVStoreName, instances: int) -> str:
+    """Run a script on instances of one core each, with what it is told after ``--instance``; what the first prints.
+
+    Raises:
+        EngineError: it ends with an error.
+    """
+    start = launch(kvstore, instances, None)
+    placements = place(f"{instances}x1", read_topology())
     with ExitStack() as stack:
         for server in start.servers():
             variables = environment(**server.variables, OMP_NUM_THREADS="1")
@@ -122,16 +140,16 @@ def measured(subject: Subject, kvstore: KVStoreName) -> Row:
             stack.callback(ChildProcess(server.noun, module, server.settings, variables).close)
         processes = []
         for number, placement in enumerate(placements):
-            told = json.dumps({"subject": asdict(subject), "kvstore": kvstore, "cpus": placement.cpus})
+            given = json.dumps({**told, "cpus": placement.cpus})
             variables = environment(**start.variables(number), OMP_NUM_THREADS="1")
-            command = [sys.executable, str(Path(__file__)), "--instance", told]
+            command = [sys.executable, str(script), "--instance", given]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, env=variables, text=True)
             stack.callback(process.kill)
             processes.append(process)
         text, _ = processes[0].communicate()
         if processes[0].returncode:
-            raise EngineError(f"an instance of {subject.network} through {kvstore} ended with an error")
-    return Row(**json.loads(text))
+            raise EngineError(f"an instance of {script.name} through {kvstore} ended with an error")
+    return text
 
 
 def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) -> None:
@@ -143,10 +161,10 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     trained = _in_training(model, case, communication)
     step_alone = _step(model, case, _in_training(model, case, Alone()))
     exchange, alone, together = _medians((_exchange(trained), step_alone, _step(model, case, trained)))
+    parts = [median(part) for part in zip(*(_parts(model, case, trained, communication) for _ in range(_COUNTED)))]
     communication.leave()
     parameters = sum(value.size for value in model.graph.params.values())
-    if communication.rank == 0:
-        print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together))))
+    print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together, parts))))
 
 
 def _exchange(trained: TrainedNetwork) -> Callable[[], None]:
@@ -170,14 +188,60 @@ def _in_training(model: quantkit.Model, subject: Subject, communication: Communi
 
 def _step(model: quantkit.Model, subject: Subject, trained: TrainedNetwork) -> Callable[[], None]:
     """Trains on one random batch."""
-    drawn = np.random.default_rng(0)
-    data = drawn.normal(size=(subject.batch, 3, subject.side, subject.side)).astype(np.float32)
-    targets = np.eye(classes_of(model), dtype=np.float32)[np.arange(subject.batch) % classes_of(model)]
+    data, targets = _batch(model, subject)
 
     def once() -> None:
         trained.step(data, targets)
 
     return once
+
+
+def _parts(
+    model: quantkit.Model, subject: Subject, trained: TrainedNetwork, communication: Communication
+) -> Sequence[float]:
+    """What a step's parts take that wait for each other: copy, compute, wait, communication."""
+    mxnet, trainer = load_mxnet(), trained._trainer
+    data, targets = _batch(model, subject)
+    ticks = Ticks()
+    x, y = mxnet.nd.array(data), mxnet.nd.array(targets)
+    ticks.tick()
+    with mxnet.autograd.record():
+        loss = trained._loss(trained._block(x).reshape((len(data), -1)), y)
+    loss.backward()
+    ticks.tick()
+    # All are here when it returns.
+    communication.total(np.zeros(1, np.float32))
+    ticks.tick()
+    trainer.allreduce_grads()
+    ticks.tick()
+    trainer.update(subject.batch * communication.instances)
+    ticks.tick()
+    copy, compute, wait, exchange, update = ticks.seconds()
+    return copy, compute + update, wait, exchange
+
+
+class Ticks:
+    """Moments at which the engine had done all that it was told."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._ticks = [perf_counter()]
+
+    def tick(self) -> None:
+        """Wait for the engine, and note the time."""
+        load_mxnet().nd.waitall()
+        self._ticks.append(perf_counter())
+
+    def seconds(self) -> list[float]:
+        """The seconds between ticks."""
+        return [after - before for before, after in pairwise(self._ticks)]
+
+
+def _batch(model: quantkit.Model, subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+    """Random images and targets."""
+    drawn = np.random.default_rng(0)
+    data = drawn.normal(size=(subject.batch, 3, subject.side, subject.side)).astype(np.float32)
+    return data, np.eye(classes_of(model), dtype=np.float32)[np.arange(subject.batch) % classes_of(model)]
 
 
 def _medians(calls: Sequence[Callable[[], None]]) -> list[float]:
@@ -195,7 +259,8 @@ def _seconds(call: Callable[[], None]) -> float:
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = (
-        "Two instances of one core each. Communication is the share of a step of two that a step alone does not take."
+        "Two instances of one core each. Communication is the share of a step of two that a step alone does not take; "
+        "where each part of a step is waited for, one by one, the shares are those of the last columns."
     )
     return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
 
@@ -217,6 +282,7 @@ def _line(row: Mapping[str, Any]) -> str:
         f"{1e3 * found.alone:.0f}",
         f"{1e3 * found.together:.0f}",
         f"{100 * max(0.0, 1 - found.alone / found.together):.1f}",
+        *(f"{100 * part / sum(found.parts):.1f}" for part in found.parts),
     )
     return f"| {' | '.join(map(str, facts))} |"
 

@@ -11,6 +11,7 @@ from typing import Any
 import cluster_efficiency
 import cluster_scale
 import finetuning
+import input_bound
 import kvstore
 import mixed_precision
 import published_tables
@@ -104,6 +105,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "training-scaling": lambda: _lines_of(training_scaling, data("training-scaling")),
         "resuming": lambda: _lines_of(resuming, data("resuming")),
         "kvstore": lambda: _lines_of(kvstore, data("kvstore")),
+        "input-bound": lambda: _lines_of(input_bound, data("input-bound")),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }
 

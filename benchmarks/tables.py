@@ -26,6 +26,7 @@ import face_detectors
 import feeding
 import finetuning
 import grouped
+import input_bound
 import kvstore
 import mixed_precision
 import never_slower
@@ -70,6 +71,7 @@ PAGES = {
     "feeding": feeding.page,
     "finetuning": finetuning.page,
     "grouped": grouped.page,
+    "input-bound": input_bound.page,
     "kvstore": kvstore.page,
     "mixed-precision": mixed_precision.page,
     "never-slower": never_slower.page,

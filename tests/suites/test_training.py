@@ -34,10 +34,23 @@ def test_efficiency_is_that_of_as_many_single_instances() -> None:
 def test_communication_is_what_a_step_alone_does_not_take() -> None:
     from kvstore import Row, lines
 
-    rows = [Row("net", 25_000_000, 8, "dist_sync", 0.1, 0.8, 1.0), Row("net", 25_000_000, 8, "horovod", 0.2, 0.8, 0.7)]
+    parts = (0.05, 0.6, 0.1, 0.25)
+    rows = [
+        Row("net", 25_000_000, 8, "dist_sync", 0.1, 0.8, 1.0, parts),
+        Row("net", 25_000_000, 8, "horovod", 0.2, 0.8, 0.7, parts),
+    ]
     first, second = lines(document(rows=[asdict(row) for row in rows]))
-    assert first == "| net | 25.0 million | 8 | dist_sync | 100.0 | 1.00 | 800 | 1000 | 20.0 |"
-    assert second.endswith("| 200.0 | 0.50 | 800 | 700 | 0.0 |")
+    assert (
+        first == "| net | 25.0 million | 8 | dist_sync | 100.0 | 1.00 | 800 | 1000 | 20.0 | 5.0 | 60.0 | 10.0 | 25.0 |"
+    )
+    assert second.endswith("| 200.0 | 0.50 | 800 | 700 | 0.0 | 5.0 | 60.0 | 10.0 | 25.0 |")
+
+
+def test_parts_of_a_step_are_shares_of_it() -> None:
+    from input_bound import Row, lines
+
+    (line,) = lines(document(rows=[asdict(Row(1000, 100, True, "adam", 2, (0.1, 0.2, 0.3, 0.4)))]))
+    assert line == "| 1000 | 100 | 1.6 million | sparse | adam | 2 | 1000 | 10.0 | 20.0 | 30.0 | 40.0 |"
 
 
 def test_the_interval_over_seeds_is_students() -> None:
