@@ -25,7 +25,8 @@ soak: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/soak.py --out $(OUT)/soak
 
-# Fine-tuned networks, INT8 networks trained with their rounding, and the efficiency of instances; nothing else may run.
+# Fine-tuned networks, INT8 networks trained with their rounding, the efficiency of instances, and images trained and
+# prepared per second; nothing else may run.
 train-bench: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/finetuning.py --out $(OUT)/finetuning
@@ -35,6 +36,8 @@ train-bench: $(VENV)/installed
 	$(BIN)/python benchmarks/training_scaling.py --out $(OUT)/training-scaling
 	$(BIN)/python benchmarks/kvstore.py --out $(OUT)/kvstore
 	$(BIN)/python benchmarks/input_bound.py --out $(OUT)/input-bound
+	$(BIN)/python benchmarks/training_score.py --out $(OUT)/training-score
+	$(BIN)/python benchmarks/training_feed.py --out $(OUT)/training-feed
 
 # Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves
 # them. What zoo.json has already is kept. SHARE=2/4 takes every fourth network from the second on, into the same file;

@@ -158,9 +158,9 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     case = Subject(**subject)
     model = quantkit.load_model(case.network, weights="random", quiet=True)
     communication: Communication = Horovod(compress=False) if kvstore == "horovod" else KVStore()
-    trained = _in_training(model, case, communication)
-    step_alone = _step(model, case, _in_training(model, case, Alone()))
-    exchange, alone, together = _medians((_exchange(trained), step_alone, _step(model, case, trained)))
+    trained = in_training(model, case, communication)
+    step_alone = stepping(model, case, in_training(model, case, Alone()))
+    exchange, alone, together = _medians((_exchange(trained), step_alone, stepping(model, case, trained)))
     parts = [median(part) for part in zip(*(_parts(model, case, trained, communication) for _ in range(_COUNTED)))]
     communication.leave()
     parameters = sum(value.size for value in model.graph.params.values())
@@ -179,14 +179,15 @@ def _exchange(trained: TrainedNetwork) -> Callable[[], None]:
     return once
 
 
-def _in_training(model: quantkit.Model, subject: Subject, communication: Communication) -> TrainedNetwork:
+def in_training(model: quantkit.Model, subject: Subject, communication: Communication) -> TrainedNetwork:
+    """The network, ready to be trained."""
     network = trainable(model.graph, last_layer(model.graph, model.name).name, ())
     batch = subject.batch * communication.instances
     config = quantkit.TrainingConfig(epochs=1, batch_size=batch, learning_rate=1e-6)
     return TrainedNetwork(network, config, 100, communication)
 
 
-def _step(model: quantkit.Model, subject: Subject, trained: TrainedNetwork) -> Callable[[], None]:
+def stepping(model: quantkit.Model, subject: Subject, trained: TrainedNetwork) -> Callable[[], None]:
     """Trains on one random batch."""
     data, targets = _batch(model, subject)
 
@@ -246,11 +247,12 @@ def _batch(model: quantkit.Model, subject: Subject) -> tuple[np.ndarray, np.ndar
 
 def _medians(calls: Sequence[Callable[[], None]]) -> list[float]:
     """Seconds of each call; they take turns."""
-    seconds = [[_seconds(call) for call in calls] for _ in range(_WARM + _COUNTED)]
+    seconds = [[timed(call) for call in calls] for _ in range(_WARM + _COUNTED)]
     return [median(each) for each in zip(*seconds[_WARM:])]
 
 
-def _seconds(call: Callable[[], None]) -> float:
+def timed(call: Callable[[], None]) -> float:
+    """The seconds of a call."""
     begun = perf_counter()
     call()
     return perf_counter() - begun

@@ -22,7 +22,9 @@ import resuming
 import run_pages
 import speed_tables
 import task_accuracy
+import training_feed
 import training_scaling
+import training_score
 import without_vnni
 from accuracy_rows import BEST_FORM
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
@@ -103,6 +105,8 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "finetuning": lambda: _lines_of(finetuning, data("finetuning")),
         "quantization-aware": lambda: _lines_of(quantization_aware, data("quantization-aware")),
         "training-scaling": lambda: _lines_of(training_scaling, data("training-scaling")),
+        "training-feed": lambda: _lines_of(training_feed, data("training-feed")),
+        "training-score": lambda: _score(data("training-score")),
         "resuming": lambda: _lines_of(resuming, data("resuming")),
         "kvstore": lambda: _lines_of(kvstore, data("kvstore")),
         "input-bound": lambda: _lines_of(input_bound, data("input-bound")),
@@ -275,6 +279,11 @@ def _lines_of(script: Any, document: Mapping[str, Any]) -> Lines:
     """The table of a script's run."""
     yield from table(script.COLUMNS)
     yield from script.lines(document)
+
+
+def _score(document: Mapping[str, Any]) -> Lines:
+    yield from table(training_score.columns(document))
+    yield from training_score.lines(document)
 
 
 def _recovered_speed(cells: Sequence[Entry]) -> Lines:

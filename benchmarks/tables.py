@@ -46,7 +46,9 @@ import serving_soak
 import soak
 import task_accuracy
 import time_spent
+import training_feed
 import training_scaling
+import training_score
 import tuning
 import watching
 import without_vnni
@@ -89,7 +91,9 @@ PAGES = {
     "soak": soak.page,
     "task-accuracy": task_accuracy.page,
     "time-spent": time_spent.page,
+    "training-feed": training_feed.page,
     "training-scaling": training_scaling.page,
+    "training-score": training_score.page,
     "tuning": tuning.page,
     "watching": watching.page,
     "without-vnni": without_vnni.page,

@@ -53,6 +53,25 @@ def test_parts_of_a_step_are_shares_of_it() -> None:
     assert line == "| 1000 | 100 | 1.6 million | sparse | adam | 2 | 1000 | 10.0 | 20.0 | 30.0 | 40.0 |"
 
 
+def test_images_per_second_stand_in_a_row_for_each_network() -> None:
+    from training_score import Row, columns, lines
+
+    rows = [Row("alexnet", 16, [0.5, 0.4, 0.8]), Row("alexnet", 32, [1.0]), Row("net", 1, [0.25]), Row("net", 2, [0.5])]
+    found = document(rows=[asdict(row) for row in rows])
+    assert columns(found) == ["network", "batch 1", "batch 2"]
+    assert list(lines(found)) == [
+        "| alexnet, 16 times the batch | 32.0 [20.0, 40.0] | 32.0 [32.0, 32.0] |",
+        "| net | 4.0 [4.0, 4.0] | 4.0 [4.0, 4.0] |",
+    ]
+
+
+def test_the_feed_has_a_row_for_each_form() -> None:
+    from training_feed import Row, lines
+
+    (line,) = lines(document(rows=[asdict(Row("photographs", "net", "none", 2, [90.0, 110.0, 100.0]))]))
+    assert line == "| photographs | net | none | 2 | 100 | 90, 110 |"
+
+
 def test_the_interval_over_seeds_is_students() -> None:
     from convergence import Row, interval, page
 
