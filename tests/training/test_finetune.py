@@ -14,7 +14,6 @@ from quantkit.data.arrays import arrays
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError, ModelError, QuantkitError, TrainingError, UserError
-from quantkit.evaluation.accuracy import hits
 from quantkit.ir.graph import Node
 from quantkit.models.load import load_model
 from quantkit.training.augmentation import NONE
@@ -70,21 +69,6 @@ def test_the_accuracy_told_is_that_of_what_is_written(tmp_path: Path) -> None:
     accuracy = evaluate(loaded, coloured(60, 1)).accuracy["network"]
     assert accuracy.top1 == best.top1 and best.samples == 60
     assert all(np.array_equal(loaded.graph.params[name], value) for name, value in result.model.graph.params.items())
-
-
-def test_the_loss_on_validation_samples_is_the_mean_cross_entropy() -> None:
-    from quantkit.backends.mxnet.execute import run
-
-    held = coloured(30, 1)
-    result = finetune(tiny(), coloured(96), held, config=replace(CONFIG, epochs=1), workers=0)
-    model, samples = result.model, list(held)
-    data = np.stack([(sample.image.transpose(2, 0, 1) / np.float32(255) - 0.5) / 0.25 for sample in samples])
-    labels = np.array([sample.label for sample in samples])
-    chances = run(model.graph, {"data": data.astype(np.float32)})[0]
-    (epoch,) = result.epochs
-    assert epoch.validated is not None
-    assert epoch.validated.loss == pytest.approx(-np.log(chances[np.arange(30), labels]).mean(), rel=1e-4)
-    assert epoch.validated.correct == hits(chances, labels).sum()
 
 
 def test_the_same_seed_gives_the_same_network() -> None:
