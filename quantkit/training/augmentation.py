@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Szegedy et al. 2015 draw the ratio of width and height from this range, uniformly in its logarithm.
 _RATIOS = (3 / 4, 4 / 3)
 
-# So often a part of the wanted area and ratio is drawn; if none fits, the largest one in the centre is taken.
+# So often a part of the wanted area and ratio is drawn; if none fits, the largest of such a ratio in the centre is taken.
 _DRAWS = 10
 
 
@@ -108,18 +108,17 @@ def _part(
 ) -> tuple[float, float, float, float]:
     """The part to cut out, as its left, upper, right and lower edge; ``size`` is width and height."""
     width, height = size
-    if augmentation.smallest_crop < 1:
-        low, high = map(math.log, _RATIOS)
-        for _ in range(_DRAWS):
-            area = width * height * random.uniform(augmentation.smallest_crop, 1)
-            ratio = math.exp(random.uniform(low, high))
-            across, down = math.sqrt(area * ratio), math.sqrt(area / ratio)
-            if across <= width and down <= height:
-                left, top = random.uniform(0, width - across), random.uniform(0, height - down)
-                return left, top, left + across, top + down
-    side = min(width, height)
-    left, top = (width - side) / 2, (height - side) / 2
-    return left, top, left + side, top + side
+    low, high = map(math.log, _RATIOS)
+    for _ in range(_DRAWS):
+        area = width * height * random.uniform(augmentation.smallest_crop, 1)
+        ratio = math.exp(random.uniform(low, high))
+        across, down = math.sqrt(area * ratio), math.sqrt(area / ratio)
+        if across <= width and down <= height:
+            left, top = random.uniform(0, width - across), random.uniform(0, height - down)
+            return left, top, left + across, top + down
+    across, down = min(width, height * _RATIOS[1]), min(height, width / _RATIOS[0])
+    left, top = (width - across) / 2, (height - down) / 2
+    return left, top, left + across, top + down
 
 
 def _recoloured(picture: Image, colour: float, random: np.random.Generator) -> Image:

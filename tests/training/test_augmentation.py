@@ -45,20 +45,29 @@ def test_without_augmentation_an_image_is_as_for_inference() -> None:
     assert 10 < sum(mirrored) < 30
 
 
-def test_parts_have_the_area_and_the_ratio_that_were_asked_for() -> None:
-    """A ramp tells of each part where it begins and ends."""
-    height, width = 400, 600
+def spans_of_part(width: int, height: int, smallest: float, seed: int) -> tuple[float, float]:
+    """The width and height of a part: a ramp tells where it begins and ends."""
     across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
     sample = Sample(np.stack([across, down, across], -1).astype(np.uint8), 0, "ramp")
-    plain = Preprocess(scale=1.0)
+    part = varied(Augmentation(smallest, False, 0), sample, seed, Preprocess(scale=1.0))
+    # Between the centres of the outermost of 24 pixels lie 23/24 of the part.
+    return np.ptp(part[0]) * width / 255 * 24 / 23, np.ptp(part[1]) * height / 255 * 24 / 23
+
+
+def test_parts_have_the_area_and_the_ratio_that_were_asked_for() -> None:
     areas = []
     for seed in range(60):
-        part = varied(Augmentation(0.25, False, 0), sample, seed, plain)
-        # Between the centres of the outermost of 24 pixels lie 23/24 of the part.
-        spans = [np.ptp(part[0]) * width / 255 * 24 / 23, np.ptp(part[1]) * height / 255 * 24 / 23]
-        areas.append(spans[0] * spans[1] / (width * height))
-        assert 3 / 4 * 0.95 < spans[0] / spans[1] < 4 / 3 * 1.05
+        across, down = spans_of_part(600, 400, 0.25, seed)
+        areas.append(across * down / (600 * 400))
+        assert 3 / 4 * 0.95 < across / down < 4 / 3 * 1.05
     assert 0.24 < min(areas) < 0.4 and 0.7 < max(areas) < 1.02
+
+
+@pytest.mark.parametrize(("size", "largest"), [((600, 150), (200, 150)), ((150, 600), (150, 200))])
+def test_of_narrow_images_the_largest_part_of_such_a_ratio_is_taken(
+    size: tuple[int, int], largest: tuple[float, float]
+) -> None:
+    assert spans_of_part(*size, 0.9, 0) == pytest.approx(largest, rel=0.05)
 
 
 def test_colours_change_within_bounds() -> None:
