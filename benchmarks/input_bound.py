@@ -70,6 +70,8 @@ def main() -> None:
     parser.add_argument("--divisor", type=at_least(1), default=10, help="of the published inputs and classes")
     parser.add_argument("--instance", help="measure as an instance; for this script itself")
     options = parser.parse_args()
+    if options.network:
+        parser.error("there is one network; leave --network out")
     if options.instance:
         instance(**json.loads(options.instance))
         return

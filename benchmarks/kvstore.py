@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -60,6 +61,7 @@ COLUMNS = (
     "communication, %",
 )
 _INSTANCES = 2
+_LOOK_EVERY = 0.1
 
 # Rounds of calls.
 _WARM, _COUNTED = 2, 6
@@ -146,10 +148,14 @@ def on_instances(script: Path, told: Mapping[str, Any], kvstore: KVStoreName, in
             process = subprocess.Popen(command, stdout=subprocess.PIPE, env=variables, text=True)
             stack.callback(process.kill)
             processes.append(process)
-        text, _ = processes[0].communicate()
-        if processes[0].returncode:
+        # One that is left alone would wait without an end.
+        while None in (codes := [process.poll() for process in processes]):
+            if any(codes):
+                break
+            time.sleep(_LOOK_EVERY)
+        if any(codes):
             raise EngineError(f"an instance of {script.name} through {kvstore} ended with an error")
-    return text
+        return processes[0].communicate()[0]
 
 
 def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) -> None:
@@ -160,7 +166,8 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     communication: Communication = Horovod(compress=False) if kvstore == "horovod" else KVStore()
     trained = in_training(model, case, communication)
     step_alone = stepping(model, case, in_training(model, case, Alone()))
-    exchange, alone, together = _medians((_exchange(trained), step_alone, stepping(model, case, trained)))
+    calls = (_exchange(trained), step_alone, stepping(model, case, trained))
+    exchange, alone, together = _medians(calls, communication)
     parts = [median(part) for part in zip(*(_parts(model, case, trained, communication) for _ in range(_COUNTED)))]
     communication.leave()
     parameters = sum(value.size for value in model.graph.params.values())
@@ -170,11 +177,10 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
 def _exchange(trained: TrainedNetwork) -> Callable[[], None]:
     """Adds up the gradients of the network's parameters over the instances."""
     # A second trainer would take the same keys of the parameter server.
-    trainer, waitall = trained._trainer, load_mxnet().nd.waitall
+    trainer = trained._trainer
 
     def once() -> None:
         trainer.allreduce_grads()
-        waitall()
 
     return once
 
@@ -245,17 +251,22 @@ def _batch(model: quantkit.Model, subject: Subject) -> tuple[np.ndarray, np.ndar
     return data, np.eye(classes_of(model), dtype=np.float32)[np.arange(subject.batch) % classes_of(model)]
 
 
-def _medians(calls: Sequence[Callable[[], None]]) -> list[float]:
-    """Seconds of each call; they take turns."""
-    seconds = [[timed(call) for call in calls] for _ in range(_WARM + _COUNTED)]
-    return [median(each) for each in zip(*seconds[_WARM:])]
+def _medians(calls: Sequence[Callable[[], None]], communication: Communication) -> list[float]:
+    """Seconds of each call; they take turns, and instances begin each at once."""
+    seconds: list[list[float]] = [[] for _ in calls]
+    for _ in range(_WARM + _COUNTED):
+        for call, found in zip(calls, seconds):
+            communication.total(np.zeros(1, np.float32))
+            found.append(timed(call))
+    return [median(each[_WARM:]) for each in seconds]
 
 
 def timed(call: Callable[[], None]) -> float:
-    """The seconds of a call."""
-    begun = perf_counter()
+    """The seconds of a call, until the engine has done all that it was told."""
+    ticks = Ticks()
     call()
-    return perf_counter() - begun
+    ticks.tick()
+    return ticks.seconds()[0]
 
 
 def page(document: Document) -> str:

@@ -21,6 +21,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -31,6 +32,7 @@ from command_line import ROUNDS, Document, arguments, at_least, described, host_
 import quantkit
 from quantkit.benchmark.placement.placement import place
 from quantkit.benchmark.results.statistics import paired_ratio
+from quantkit.errors import EngineError
 from quantkit.extras import missing_packages
 from quantkit.files.folders import scratch_folder
 from quantkit.host.topology import read_topology
@@ -143,12 +145,18 @@ def _turn(model: quantkit.Model, images: Path, subject: Subject, instances: int,
 
 def side_by_side(images: Path, subject: Subject, instances: int, epochs: int) -> Turn:
     """Single trainings at once, each on a core of its own."""
-    processes = []
-    for placement in place(f"{instances}x1", read_topology()):
-        told = {"images": str(images), "subject": asdict(subject), "epochs": epochs, "cpus": placement.cpus}
-        command = [sys.executable, str(Path(__file__)), "--single", json.dumps(told)]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-    turns = [Turn(**json.loads(process.communicate()[0])) for process in processes]
+    turns, processes = [], []
+    with ExitStack() as stack:
+        for placement in place(f"{instances}x1", read_topology()):
+            told = {"images": str(images), "subject": asdict(subject), "epochs": epochs, "cpus": placement.cpus}
+            command = [sys.executable, str(Path(__file__)), "--single", json.dumps(told)]
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(processes[-1].kill)
+        for process in processes:
+            text, _ = process.communicate()
+            if process.returncode:
+                raise EngineError(f"a training of {subject.network} side by side with others ended with an error")
+            turns.append(Turn(**json.loads(text)))
     return Turn(sum(turn.throughput for turn in turns), float(np.mean([turn.waiting for turn in turns])))
 
 

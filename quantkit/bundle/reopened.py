@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import UserError
@@ -11,7 +13,7 @@ from quantkit.models.model import Model
 
 
 def reopened(bundle: Bundle, model: Model, data: CalibrationData) -> QuantizedModel:
-    """The quantized network in a bundle, as ``quantize`` gave it but for what was measured of it.
+    """The quantized network in a bundle, as ``quantize`` gave it but for its agreement with FP32.
 
     Args:
         bundle: an INT8 bundle.
@@ -32,4 +34,7 @@ def reopened(bundle: Bundle, model: Model, data: CalibrationData) -> QuantizedMo
             f"{bundle.directory} was not made from {model.name!r} with these weights, or by another version of "
             "quantkit; give the network that it was made from (--reference), or quantize it again"
         )
-    return QuantizedModel(source, table, bundle.network, config, settings.algorithms, mixed=settings.mixed)
+    source = replace(source, model=replace(source.model, notes=bundle.manifest.notes))
+    return QuantizedModel(
+        source, table, bundle.network, config, settings.algorithms, mixed=settings.mixed, speed=settings.speed
+    )

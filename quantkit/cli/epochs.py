@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
+import click
+
 from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
 
@@ -15,6 +17,16 @@ if TYPE_CHECKING:
 
 HOUR = 3600.0
 """Seconds."""
+
+
+def check_name(out: Path) -> None:
+    """Refuse a result beside which nothing can be named after it.
+
+    Raises:
+        UsageError: it has no name of its own.
+    """
+    if not out.name:
+        raise click.UsageError(f"--out {out} has no name of its own; give a folder with one, such as {out / 'trained'}")
 
 
 def checkpoint_beside(terminal: Terminal, out: Path, restart: bool) -> Path:

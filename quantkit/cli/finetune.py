@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, checkpoint_beside, telling
+from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, telling
 from quantkit.cli.finetune_int8 import quantization_aware
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
@@ -93,8 +93,7 @@ def finetune(
 
     config = config_of(learning, varying, TrainingConfig())
     out = target.out or Path(f"{network_name(model)}-finetuned")
-    if not out.name:
-        raise click.UsageError(f"--out {out} has no name of its own; give a folder with one, such as {out / 'trained'}")
+    check_name(out)
     int8 = out.with_name(f"{out.name}-int8")
     from quantkit.training.save import TRAINED, record_of, save_trained
 
@@ -104,7 +103,8 @@ def finetune(
     from quantkit.host.threads import worker_threads
     from quantkit.training.finetune import finetune as trained_on
 
-    labels = _labels(samples.labels) or _folder_names(samples)
+    names = _folder_names(samples)
+    labels = _labels(samples.labels) or names
     loaded = load(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
     alone = parallel.instances is None and parallel.machines == 1
@@ -238,7 +238,7 @@ def _tables(
         rows.append(("", f"about --workers {enough} would keep up, on as many free processors"))
     rows.append(("time", f"{seconds / 60:.1f} minutes of training"))
     if result["cost"] is not None:
-        rows.append(("cost", f"{result['cost']:.4f}"))
+        rows.append(("cost", f"{result['cost']:.4f}{' of this run' if trained.resumed else ''}"))
     if evaluation is not None:
         rows += _int8_rows(evaluation)
     rows.append(("next", f"quantkit quantize {result['card']} --calib-data {data}"))

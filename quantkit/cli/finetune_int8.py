@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, checkpoint_beside, telling
+from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, telling
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import given
@@ -53,11 +53,14 @@ def quantization_aware(
         )
     if aware.reference is None:
         raise click.UsageError("--qat needs --reference MODEL, the FP32 network that the bundle was made from")
-    other = [each for group in (parallel,) for each in given(group)]
-    other += [name for name, value in (("--classes", samples.classes), ("--labels", samples.labels)) if value]
-    if other or target.quantize:
-        raise click.UsageError(f"{(*other, '--quantize')[0]} is not for --qat; leave it out")
+    odd = (("--classes", samples.classes), ("--labels", samples.labels), ("--quantize", target.quantize))
+    other = [*given(parallel), *(name for name, value in odd if value)]
+    if other:
+        raise click.UsageError(f"{other[0]} is not for --qat; leave it out")
+    if learning.label_smoothing and aware.distill:
+        raise click.UsageError("--label-smoothing is for labels; leave it out, or give --no-distill")
     out = target.out or Path(f"{Path(bundle).name}-qat")
+    check_name(out)
     check_bundle_target(out, target.force)
     from quantkit.api import evaluate
     from quantkit.bundle.read import read_bundle
@@ -92,7 +95,7 @@ def quantization_aware(
     checkpoint.unlink(missing_ok=True)
     evaluation = None
     if samples.val is not None:
-        evaluation = evaluate(out, samples.val, original, against=bundle, progress=terminal.progress)
+        evaluation = evaluate(out, samples.val, original, against=quantized, progress=terminal.progress)
     price = target.price_per_hour
     _show(terminal, bundle, out, trained, seconds, None if price is None else price * seconds / HOUR, evaluation)
 
@@ -146,7 +149,7 @@ def _rows(
         rows.append(("agreement", f"{percent(trained.before.top1)} with FP32 on {trained.data[1]}; {after}"))
     if evaluation is not None:
         rows += [
-            (f"{each.measure}", f"{each.result.verdict} from the bundle on the same samples, which chose the epoch")
+            (each.measure, f"{each.result.verdict} from the bundle on the same samples, which chose the epoch")
             for each in evaluation.comparisons
             if each.other == "against"
         ]

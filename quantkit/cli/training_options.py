@@ -28,7 +28,10 @@ class TrainingSamples:
         ".rec, .npz, shards, digits:train. With --qat they need no labels.",
     )
     val: Optional[str] = option(
-        "--val", metavar="SPEC", help="Other labelled samples, on which each epoch is judged; the best one is written."
+        "--val",
+        metavar="SPEC",
+        help="Other labelled samples, on which each epoch is judged; the best one is written. With --qat they need no "
+        "labels.",
     )
     classes: Optional[int] = option(
         "--classes",
@@ -122,7 +125,10 @@ class TrainedTarget:
     """Where a trained network goes, and what becomes of it."""
 
     out: Optional[Path] = option(
-        "--out", type=click.Path(path_type=Path), metavar="DIR", help="The folder to write.  [default: NAME-finetuned]"
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The folder to write.  [default: NAME-finetuned, with --qat BUNDLE-qat]",
     )
     force: bool = option("--force", is_flag=True, help="Replace what an earlier run wrote there.")
     restart: bool = option("--restart", is_flag=True, help="Begin anew, even if an interrupted run left a checkpoint.")
@@ -135,7 +141,7 @@ class TrainedTarget:
         "--price-per-hour",
         type=click.FloatRange(min=0),
         metavar="PRICE",
-        help="What an hour of this machine costs, in any currency: the cost of the training is stated.",
+        help="What an hour of this machine costs, in any currency: the cost of this run is stated.",
     )
 
 
@@ -147,7 +153,7 @@ class Learning:
         "--epochs",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Passes over --train.  [default: 10, with --qat 2]",
+        help="Passes over --train.  [default: 10, with --qat 6]",
     )
     batch_size: Optional[int] = option(
         "--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples of a step.  [default: 32]"
@@ -162,7 +168,7 @@ class Learning:
         type=click.FloatRange(min=0, min_open=True),
         metavar="RATE",
         help="For a batch of 256; it is scaled to the batch size, for sgd in proportion, else by the root.  [default: "
-        "0.1 for sgd, 0.001 for adam, 0.002 for adamax, with --qat 0.00025]",
+        "0.1 for sgd, 0.001 for adam, 0.002 for adamax]",
     )
     momentum: Optional[float] = option(
         "--momentum", type=click.FloatRange(0, 1, max_open=True), help="Of sgd.  [default: 0.9]"
@@ -193,8 +199,8 @@ class Learning:
         "--freeze",
         multiple=True,
         metavar="GLOB",
-        help="Keep as they are: the operators and parameters of these names (with --qat, parameters alone); body: all "
-        "but the last layer. Repeatable.",
+        help="Keep as they are: the operators and parameters of these names; body: all but the last layer. With --qat, "
+        "names of parameters alone. Repeatable.",
     )
     patience: Optional[int] = option(
         "--patience",

@@ -136,6 +136,15 @@ def _only(read: Callable[[Iterable[int]], Iterator[Sample]], position: int) -> S
     return sample
 
 
+def unlabelled(samples: Samples) -> Samples:
+    """``samples`` without their labels, of which some may have one and others none."""
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        return (replace(sample, label=None) for sample in samples.read(positions))
+
+    return replace(samples, read=read)
+
+
 def skipping(samples: Samples, most: int) -> Samples:
     """``samples`` of which up to ``most`` that cannot be read or used are left out.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Szegedy et al. 2015 draw the ratio of width and height from this range, uniformly in its logarithm.
 _RATIOS = (3 / 4, 4 / 3)
 
-# So often a part of the wanted area and ratio is drawn; if none fits, the largest of such a ratio in the centre is taken.
+# So often a part of the wanted area and ratio is drawn; if none fits, the largest of such a ratio in the centre is cut.
 _DRAWS = 10
 
 

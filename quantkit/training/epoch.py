@@ -16,7 +16,8 @@ class Epoch:
 
     Attributes:
         number: from 1.
-        loss: the mean cross-entropy of its steps with their targets, in nats.
+        loss: the mean cross-entropy of its steps with their targets, in nats; of scores that are learned, half the
+            mean square of the difference.
         rate: the learning rate of its last step.
         seconds: how long its steps took; the validation is not among them.
         samples: how many samples it learned from.

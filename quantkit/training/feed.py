@@ -41,7 +41,7 @@ class TrainingBatch(NamedTuple):
 
     Attributes:
         data: float32 of shape (samples, ...), as the network reads them.
-        targets: float32 of shape (samples, classes), each row of sum 1.
+        targets: float32 of shape (samples, classes), each row of sum 1; zeros without labels.
         waited: the seconds that the network waited for them.
     """
 
@@ -111,17 +111,9 @@ class Feed:
         return [(number, int(position)) for position in steps[:, self.rank].ravel()]
 
     def digest(self, number: int) -> bytes:
-        """The SHA-256 of some samples, evenly spread, with their labels; of those that cannot be read, of that."""
-        digest = hashlib.sha256(f"{len(self.samples)} {self.classes} {self.config.sha256}".encode())
-        for position in np.linspace(0, len(self.samples) - 1, min(number, len(self.samples))).astype(int):
-            try:
-                (sample,) = self.samples.read((self._place(int(position)),))
-            except SampleError:
-                digest.update(b"unreadable")
-                continue
-            digest.update(np.ascontiguousarray(sample.image).data)
-            digest.update(str(sample.label).encode())
-        return digest.digest()
+        """The SHA-256 of so many samples, and of how they are read."""
+        reading = f"{len(self.samples)} {self.classes} {self.config.sha256}"
+        return hashlib.sha256(reading.encode() + digest_of(self.samples, number)).digest()
 
     def _batch(self, samples: list[Sample], epoch: int, step: int) -> TrainingBatch:
         data = np.stack([sample.image for sample in samples])
@@ -150,7 +142,7 @@ class Feed:
         raise DataError(f"too many samples of {self.samples.name} cannot be used; replace them")
 
     def _varied(self, epoch: int, position: int) -> Sample:
-        (sample,) = self.samples.read((self._place(position),))
+        (sample,) = self.samples.read((place_of(self.samples, position),))
         if not self.labelled:
             sample = replace(sample, label=None)
         elif sample.label is None or isinstance(sample.label, np.ndarray):
@@ -170,9 +162,6 @@ class Feed:
             sample = replace(sample, image=image)
         return prepare(sample, None, self.model.input_shape, self.classes)
 
-    def _place(self, position: int) -> int:
-        return position if self.samples.positions is None else self.samples.positions[position]
-
     def _leave_out(self, position: int, error: SampleError) -> None:
         with self._lock:
             self.left_out[position] = LeftOut(position, as_text(error.sample), as_text(str(error)))
@@ -181,6 +170,32 @@ class Feed:
             were = "was" if number == 2 else "were"
             before = f"; {counted(number - 1, 'sample')} before it {were} left out" if number > 1 else ""
             raise DataError(f"{error}{before}, and no more may be (--skip-bad, skip_bad)") from error
+
+
+def place_of(samples: Samples, position: int) -> int:
+    """Where a sample lies in its source."""
+    return position if samples.positions is None else samples.positions[position]
+
+
+def digest_of(samples: Samples, number: int) -> bytes:
+    """The SHA-256 of so many samples, with their labels; of those that cannot be read, of that.
+
+    They are spread evenly, or the first ones where these can only be read one after another.
+    """
+    digest = hashlib.sha256()
+    if samples.independent and samples.size:
+        spread = np.linspace(0, len(samples) - 1, min(number, len(samples))).astype(int)
+        parts: list[list[int]] = [[place_of(samples, int(position))] for position in spread]
+    else:
+        parts = [[*islice(samples.order(), number)]]
+    for places in parts:
+        try:
+            for sample in samples.read(places):
+                digest.update(np.ascontiguousarray(sample.image).data)
+                digest.update(str(sample.label).encode())
+        except SampleError:
+            digest.update(b"unreadable")
+    return digest.digest()
 
 
 def readable_in_any_order(samples: Samples) -> Samples:

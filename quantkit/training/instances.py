@@ -14,6 +14,7 @@ from quantkit.training.epoch import epoch_of
 from quantkit.training.loop import Told
 from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
+from quantkit.units import counted
 
 # How often a training goes on from its checkpoint after a loss, without an epoch in between, before it is given up.
 _RESTARTS = 3
@@ -64,7 +65,7 @@ def train_on_instances(
             losses += 1
             if losses > _RESTARTS:
                 raise TrainingError(
-                    f"{error}, {losses} times in a row; the checkpoint {job.checkpoint} holds {reached} epochs: end "
-                    "what ends the instances, and give the same command again"
+                    f"{error}, {counted(losses, 'time')} in a row, after epoch {reached}; end what ends the instances, "
+                    "and give the same command again, which goes on from a checkpoint if there is one"
                 ) from error
             warnings.warn(f"{error}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2)

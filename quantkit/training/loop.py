@@ -23,7 +23,7 @@ from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoi
 from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import Feed, TrainingBatch
+from quantkit.training.feed import Feed, TrainingBatch, digest_of
 from quantkit.training.network import LossName, TrainedNetwork
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
@@ -66,7 +66,7 @@ def identity_of(
         feed.samples.name,
         str(len(feed.samples)),
         str(feed.classes),
-        f"{held.name} {held.size}" if held else "",
+        f"{held.name} {held.size} {digest_of(held.samples, COMPARED).hex()}" if held else "",
         repr((feed.model.preparation, feed.model.input_shape)),
         nnvm.sha256_of(learned) if learned else "",
         feed.digest(COMPARED).hex(),

@@ -13,6 +13,7 @@ from quantkit.backends.mxnet.calls import engine_calls, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.ir.operators import auxiliary_inputs
+from quantkit.training.adamax import registered_adamax
 from quantkit.training.communication import Communication
 from quantkit.training.config import TrainingConfig
 from quantkit.training.schedule import rate_schedule
@@ -73,7 +74,8 @@ class TrainedNetwork:
             self._loss = losses.L2Loss() if loss == "scores" else losses.SoftmaxCELoss(sparse_label=False)
             learned = {name: self._params[name] for name in network.learned}
             options = {**_options(config, loss), "lr_scheduler": rate_schedule(config, steps_per_epoch)}
-            self._trainer = communication.trainer(learned, config.optimizer, options)
+            optimizer = registered_adamax() if config.optimizer == "adamax" else config.optimizer
+            self._trainer = communication.trainer(learned, optimizer, options)
         auxiliary = {tensor.node for node in network.graph.nodes for tensor in auxiliary_inputs(node)}
         self._statistics = sorted(auxiliary)
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
 from quantkit.data.left_out import LeftOut, in_order
-from quantkit.data.samples import Samples, skipping
+from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.host.threads import worker_threads
-from quantkit.kinds import of_kind
+from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
@@ -40,10 +40,8 @@ from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable, before_softmax
 from quantkit.training.validation import Validated, validated
 
-QUANTIZATION_AWARE = TrainingConfig(
-    epochs=6, optimizer="adam", learning_rate=1e-3, weight_decay=0.0, warmup_epochs=0.0, augmentation=NONE
-)
-"""The default: each step changes weights by a thousandth of their channel's magnitude at most, for a batch of 256."""
+QUANTIZATION_AWARE = TrainingConfig(epochs=6, optimizer="adam", weight_decay=0.0, warmup_epochs=0.0, augmentation=NONE)
+"""The default: images as for inference. Steps change weights by shares of their channel's magnitude."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +110,9 @@ def train_quantized(
         QuantkitError: the checkpoint cannot be written.
     """
     of_kind("quantized", quantized, QuantizedModel, "which quantize() returns")
+    of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
+    if workers is not None:
+        workers = whole_number("workers", workers, 0, 4)
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
     simulated = training_graph(quantized.network, model.input_shape)
@@ -119,7 +120,6 @@ def train_quantized(
     original = model.graph
     teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned())
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
-    of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
     held = None if validation_data is None else dataset(model, validation_data)
     check_enough(samples, held, config)
     wanted = worker_threads() if workers is None else workers
@@ -133,9 +133,9 @@ def train_quantized(
     reached = loop.run(begun, progress, told)
     judged = reached.epochs[reached.best_epoch - 1].validated
     better = before is None or judged is None or judged.better_than(before)
-    result = quantized
-    if better:
-        result = _trained(quantized, simulated, form.values(reached.best), samples)
+    result = _trained(quantized, simulated, form.values(reached.best), samples) if better else quantized
+    if result.agreement is None:
+        result = measure_agreement(result, unlabelled(samples))
     return TrainedInt8(
         result,
         config,
@@ -172,7 +172,7 @@ def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> tuple[T
         raise UserError("all parameters are frozen; leave some to be trained")
     form = trained_form(simulated.graph, {name: each for name, each in learned.items() if each.kind != "range"})
     scores = before_softmax(form.graph, form.graph.outputs[0])
-    names = frozenset(form.names.get(name, name) for name in learned)
+    names = frozenset(form.in_units.get(name, name) for name in learned)
     return form, Trainable(form.graph.with_outputs([scores]).pruned(), names)
 
 
@@ -182,13 +182,12 @@ def _trained(
     params: Mapping[str, np.ndarray],
     samples: Samples,
 ) -> QuantizedModel:
-    """The INT8 network with trained parameters, its agreement measured anew."""
+    """The INT8 network with trained parameters; its agreement is to be measured anew."""
     source, network = quantized.source, simulated.quantized_graph(params)
     adjusted = AdjustedNetwork(network, quantized.algorithms, network.graph)
-    complete = with_pre_add_ranges(source, quantized.table, adjusted, samples)
+    complete = with_pre_add_ranges(source, quantized.table, adjusted, unlabelled(samples))
     note = f"trained with its quantization on {samples.name}"
     model = replace(source.model, notes=(*source.model.notes, note))
-    result = replace(
+    return replace(
         quantized, source=replace(source, model=model), network=complete.network, agreement=None, drift=None, speed=None
     )
-    return measure_agreement(result, samples)

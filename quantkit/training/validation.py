@@ -23,7 +23,7 @@ class Validated:
     Attributes:
         samples: their number.
         correct: how many of them have their largest score in their class.
-        loss: the mean cross-entropy with the labels, in nats.
+        loss: the mean cross-entropy with the labels, or with a teacher's classes, in nats.
     """
 
     samples: int

@@ -221,7 +221,7 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
     again = run("finetune", "b-int8", "--qat", *words, "--force", "--json")
     document = json.loads(again.stdout)
     assert document["before"]["samples"] == 36 and len(document["epochs"]) == 2
-    assert document["config"]["optimizer"] == "adam" and document["config"]["learning_rate"] == 0.00025
+    assert document["config"]["optimizer"] == "adam" and document["config"]["learning_rate"] is None
     assert run("finetune", "b-int8", "--qat", *words).exit_code == 2
 
 
@@ -232,6 +232,8 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
         (["--reference", "tiny.toml", "--classes", 3], "--classes is not for --qat; leave it out"),
         (["--reference", "tiny.toml", "--instances", 2], "--instances is not for --qat; leave it out"),
         (["--reference", "tiny.toml", "--quantize"], "--quantize is not for --qat; leave it out"),
+        (["--reference", "tiny.toml", "--label-smoothing", 0.1], "--label-smoothing is for labels; leave it out, or"),
+        (["--reference", "tiny.toml", "--out", "."], "--out . has no name of its own"),
     ],
 )
 def test_what_is_not_for_a_bundle_is_told(
@@ -240,6 +242,20 @@ def test_what_is_not_for_a_bundle_is_told(
     assert run("quantize", card, "--calib-data", photos, "--preset", "none", "--no-latency").exit_code == 0
     result = run("finetune", "tiny-int8", "--qat", "--train", photos, *more)
     assert result.exit_code == 2 and words in result.stderr
+
+
+def test_the_help_states_the_defaults(run: Run) -> None:
+    from quantkit.training.config import TrainingConfig
+    from quantkit.training.quantization_aware import QUANTIZATION_AWARE
+
+    text = " ".join(run("finetune", "--help").stdout.split())
+    usual = TrainingConfig()
+    assert f"[default: {usual.epochs}, with --qat {QUANTIZATION_AWARE.epochs}]" in text
+    assert f"[default: {usual.optimizer}, with --qat {QUANTIZATION_AWARE.optimizer}]" in text
+    for optimizer in ("sgd", "adam", "adamax"):
+        config = TrainingConfig(optimizer=optimizer, batch_size=256)
+        assert f"{config.peak_rate:g} for {optimizer}" in text
+    assert usual.learning_rate is None and QUANTIZATION_AWARE.learning_rate is None
 
 
 def test_only_bundles_are_trained_with_their_quantization(run: Run, card: Path, photos: Path) -> None:
@@ -265,6 +281,8 @@ def test_folders_of_classes_have_to_agree(run: Run, card: Path, photos: Path, tm
         (tmp_path / "val" / name / "00.png").write_bytes((photos / name / "00.png").read_bytes())
     result = tuned(run, card, photos, "--val", tmp_path / "val")
     assert result.exit_code == 2 and "are not the same, such as 'blue'; their order gives the labels" in result.stderr
+    named = tuned(run, card, photos, "--val", tmp_path / "val", "--labels", "x,y,z")
+    assert named.exit_code == 2 and "their order gives the labels" in named.stderr
     other = tuned(run, card, photos, "--classes", 4)
     assert other.exit_code == 2 and "has 3 folders of classes, and --classes says 4" in other.stderr
 

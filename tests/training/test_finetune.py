@@ -206,6 +206,7 @@ def test_networks_with_dropout_go_on_exactly(tmp_path: Path) -> None:
     [
         lambda: finetune(tiny(), coloured(96, seed=7), coloured(60, 1), config=CONFIG, workers=0),
         lambda: trained(validation=coloured(63, 1)),
+        lambda: trained(validation=coloured(60, 2)),
     ],
 )
 def test_other_samples_of_the_same_name_are_another_training(

@@ -135,7 +135,7 @@ def test_losses_without_an_end_end_the_training(data: str, monkeypatch: pytest.M
     def disturb(epoch: Epoch) -> None:
         killed("instance_process")()
 
-    with pytest.raises(TrainingError, match="holds 1 epochs: end what ends the instances, and give the same command"):
+    with pytest.raises(TrainingError, match="1 time in a row, after epoch 1; end what ends the instances, and give"):
         trained(data, checkpoint=path, told=disturb)
     assert path.exists()
 

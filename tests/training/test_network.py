@@ -103,6 +103,17 @@ def test_steps_follow_the_formulas(settings: TrainingConfig, update: Update) -> 
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamax"])
+def test_what_has_no_gradient_stays(optimizer: OptimizerName) -> None:
+    network = linear()
+    trained = TrainedNetwork(network, config(optimizer, weight_decay=0.0), STEPS, Alone())
+    for data, targets in batches():
+        data[:, 0] = 0
+        trained.step(data, targets)
+    found, before = trained.params()["dense_weight"], network.graph.params["dense_weight"]
+    assert np.array_equal(found[:, 0], before[:, 0]) and not np.array_equal(found[:, 1], before[:, 1])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamax"])
 def test_a_training_goes_on_bit_for_bit(optimizer: OptimizerName) -> None:
     settings = replace(config(optimizer), schedule="cosine", warmup_epochs=0.5)
     steps = batches()

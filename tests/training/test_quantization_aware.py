@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from quantkit.api import evaluate, quantize
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.read import read_bundle
+from quantkit.bundle.reopened import reopened
 from quantkit.bundle.verify import verify_bundle
 from quantkit.data.arrays import arrays
-from quantkit.data.samples import Samples
-from quantkit.errors import DataError, UserError
+from quantkit.data.batches import prepare
+from quantkit.data.samples import Sample, Samples
+from quantkit.errors import DataError, SampleError, UserError
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.training.augmentation import NONE
+from quantkit.training.config import OptimizerName
 from quantkit.training.epoch import Epoch
 from quantkit.training.quantization_aware import QUANTIZATION_AWARE, TrainedInt8, train_quantized, trainable_of
 from quantkit.training.simulated.training_graph import training_graph
@@ -100,8 +104,13 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(spoiled: Quanti
 def test_labels_count_where_they_are_asked_for(spoiled: QuantizedModel) -> None:
     with pytest.raises(DataError, match="has no label; give a class for each sample"):
         trained(spoiled, distill=False)
-    result = train_quantized(spoiled, coloured(96), coloured(60, 1), config=CONFIG, distill=False, workers=0)
-    assert result.epochs
+    one = replace(CONFIG, epochs=1, learning_rate=1e-30)
+    result = train_quantized(spoiled, coloured(96), config=one, distill=False, workers=0)
+    model = tiny(normalized=False)
+    data = np.stack([prepare(sample, model.preparation, model.input_shape, None).image for sample in coloured(96)])
+    chances = run(spoiled.graph, {"data": data})[0]
+    labels = [sample.label for sample in coloured(96)]
+    assert result.epochs[0].loss == pytest.approx(-np.log(chances[np.arange(96), labels]).mean(), rel=1e-4)
 
 
 def test_parameters_can_be_frozen(spoiled: QuantizedModel) -> None:
@@ -114,7 +123,60 @@ def test_parameters_can_be_frozen(spoiled: QuantizedModel) -> None:
         trainable_of(simulated, ("*",))
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamax"])
+def test_other_optimizers_train_it(spoiled: QuantizedModel, optimizer: OptimizerName) -> None:
+    result = trained(spoiled, config=replace(CONFIG, optimizer=optimizer, epochs=1))
+    assert np.isfinite(result.epochs[0].loss)
+
+
+def test_a_bundle_is_trained_as_the_network_that_it_was_made_from(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    bundle = read_bundle(spoiled.save(tmp_path / "bundle"))
+    opened = reopened(bundle, tiny(normalized=False), coloured(24))
+    found, wanted = (training_graph(each.network, (3, SIZE, SIZE)) for each in (opened, spoiled))
+    assert found.trained.keys() == wanted.trained.keys() and "dense_weight" in found.trained
+    assert found.frozen == wanted.frozen
+
+
+def test_what_stays_as_it_was_has_its_notes_and_its_agreement(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    bundle = read_bundle(trained(spoiled).network.save(tmp_path / "trained"))
+    opened = reopened(bundle, tiny(normalized=False), coloured(24))
+    result = trained(opened, config=replace(CONFIG, learning_rate=1e-30, epochs=1))
+    assert result.best == 0 and result.network.agreement is not None and result.network.drift is not None
+    assert result.network.source.model.notes == ("trained with its quantization on coloured",)
+
+
+def test_samples_of_which_some_have_labels_are_learned_from(spoiled: QuantizedModel) -> None:
+    samples = coloured(96)
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            (sample,) = samples.read((position,))
+            yield replace(sample, label=sample.label if position % 2 else None)
+
+    some = replace(samples, read=read)
+    assert len({sample.label is None for sample in some}) == 2
+    assert train_quantized(spoiled, some, config=CONFIG, workers=2).best == 2
+
+
+def test_bad_samples_are_left_out(spoiled: QuantizedModel) -> None:
+    samples = without_labels(coloured(96))
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            if position == 5:
+                raise SampleError("image 5 is damaged", "image 5")
+            yield from samples.read((position,))
+
+    bad = replace(samples, read=read, independent=True)
+    result = train_quantized(spoiled, bad, config=CONFIG, skip_bad=1, workers=2)
+    assert [each.position for each in result.left_out] == [5]
+
+
 def test_wrong_arguments_are_told(spoiled: QuantizedModel) -> None:
+    with pytest.raises(UserError, match="config is of type dict"):
+        trained(spoiled, config={"epochs": 3})
+    with pytest.raises(UserError, match="workers is -1"):
+        train_quantized(spoiled, coloured(96), workers=-1)
     with pytest.raises(UserError, match="quantized is of type str"):
         train_quantized("net-int8", coloured(96))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="fewer than a batch of 1000"):

@@ -64,7 +64,10 @@ def trained_parameters(network: QuantizedGraph, made: Graph, ranges: Iterable[st
         if layer is None or layer.weight.node not in network.graph.params:
             continue
         units = channel_units(network.graph.params[layer.weight.node])
-        found[layer.weight.node] = TrainedParameter("weight", units, network.is_int8(node))
+        # One that several layers read keeps it for those in INT8.
+        earlier = found.get(layer.weight.node)
+        keeps_scale = network.is_int8(node) or (earlier is not None and earlier.keeps_scale)
+        found[layer.weight.node] = TrainedParameter("weight", units, keeps_scale)
         if layer.bias is not None and layer.bias.node in network.graph.params:
             found[layer.bias.node] = TrainedParameter("bias", units)
     for name in _fixed_weights(network):

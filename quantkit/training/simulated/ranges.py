@@ -94,8 +94,8 @@ def _grown(tensor: Tensor, form: TensorQuantization, factor: float) -> TensorQua
     low, high = form.range.low * factor, form.range.high * factor
     if not (isfinite(low) and isfinite(high) and max(-low, high) > SMALLEST_PEAK):
         raise UserError(
-            f"training has made {factor:g} times its calibrated range of that of tensor {str(tensor)!r}; train with a "
-            "smaller learning rate"
+            f"training has scaled the range of tensor {str(tensor)!r} by {factor:g}, to what float32 does not hold; "
+            "train with a smaller learning rate"
         )
     return replace(form, range=Range(low, high))
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quantkit.backends.mxnet.execute import run
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.ir.names import Names
 from quantkit.training.simulated.graph_draft import GraphDraft
@@ -31,27 +32,24 @@ class TrainedForm:
     """A training graph in whose form parameters are trained.
 
     Attributes:
-        graph: computes what the training graph computes.
-        names: those of its parameters that stand for others, by the others' names.
+        graph: computes what the original computes.
+        in_units: the name of each parameter that is in units, by its own name.
         original: the training graph.
-        parameters: those that others stand for.
+        own: computes the parameters of the training graph from those in units.
     """
 
     graph: Graph
-    names: Mapping[str, str]
+    in_units: Mapping[str, str]
     original: Graph
-    parameters: Mapping[str, TrainedParameter]
+    own: Graph
 
     def values(self, params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The parameters of the training graph, from those of this one that are trained."""
         found = {name: params.get(name, value) for name, value in self.original.params.items()}
-        for name, stands_for_it in self.names.items():
-            old, parameter = self.original.params[name], self.parameters[name]
-            new = params[stands_for_it] * _columns(parameter.units, old)
-            if parameter.keeps_scale:
-                largest, peak = _largest(old)
-                new = np.where(largest, largest, np.clip(new, -peak, peak))
-            found[name] = new
+        if self.in_units:
+            trained = {name: params[name] for name in self.in_units.values()}
+            computed = run(replace(self.own, params={**self.own.params, **trained}), {})
+            found.update(zip(self.in_units, computed))
         return found
 
 
@@ -62,39 +60,31 @@ def trained_form(graph: Graph, parameters: Mapping[str, TrainedParameter]) -> Tr
         graph: the training graph.
         parameters: weights and biases, by name.
     """
-    draft, params = GraphDraft(Names(graph.names)), dict(graph.params)
-    names: dict[str, str] = {}
+    draft, others = GraphDraft(Names(graph.names)), dict(graph.params)
+    in_units: dict[str, str] = {}
     for name, parameter in parameters.items():
-        value = params.pop(name)
-        units = _columns(parameter.units, value)
-        names[name] = draft.names.take(f"{name}_in_units")
-        params[names[name]] = value / units
+        value = others.pop(name)
+        units = parameter.units.reshape(-1, *(1,) * (value.ndim - 1))
+        in_units[name] = draft.names.take(f"{name}_in_units")
+        draft.params[in_units[name]] = value / units
         unit = draft.add_constant(f"{name}_unit", units, _CONSTANT)
-        trained = draft.op(f"{name}_trained", "broadcast_mul", Tensor(names[name]), unit)
+        trained = draft.op(f"{name}_trained", "broadcast_mul", Tensor(in_units[name]), unit)
         if parameter.keeps_scale:
             _keep_scale(draft, name, value, trained)
         # What reads the parameter remains as it is.
         draft.name_last(name)
-    made = replace(graph, nodes=(*draft.nodes, *graph.nodes), params={**params, **draft.params})
-    return TrainedForm(made, names, graph, parameters)
+    own = Graph(tuple(draft.nodes), (), tuple(map(Tensor, in_units)), draft.params)
+    made = replace(graph, nodes=(*draft.nodes, *graph.nodes), params={**others, **draft.params})
+    return TrainedForm(made, in_units, graph, own)
 
 
 def _keep_scale(draft: GraphDraft, name: str, value: np.ndarray, trained: Tensor) -> None:
-    largest, peak = _largest(value)
+    peak = np.abs(value).max(axis=tuple(range(1, value.ndim)), keepdims=True)
     high, low = (draft.add_constant(f"{name}_bound", bound, _CONSTANT) for bound in (peak, -peak))
-    within = draft.op(f"{name}_low", "broadcast_minimum", trained, high)
+    within = draft.op(f"{name}_at_most", "broadcast_minimum", trained, high)
     within = draft.op(f"{name}_within", "broadcast_maximum", within, low)
     # With the gradient of what is beyond, so that it can come back.
     within = with_gradient_of(draft, f"{name}_bounded", within, trained)
+    largest = np.where(np.abs(value) == peak, value, np.float32(0.0))
     fixed = draft.add_constant(f"{name}_largest", largest, _CONSTANT)
     draft.op(f"{name}_scaled", "where", fixed, fixed, within)
-
-
-def _largest(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest weights of each channel, 0 elsewhere, and their magnitudes as a column."""
-    peak = np.abs(weight).max(axis=tuple(range(1, weight.ndim)), keepdims=True)
-    return np.where(np.abs(weight) == peak, weight, np.float32(0.0)), peak
-
-
-def _columns(units: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return units.reshape(-1, *(1,) * (value.ndim - 1))

@@ -27,6 +27,7 @@ from quantkit.training.simulated.draft import TrainingDraft
 from quantkit.training.simulated.operators import add_int8
 from quantkit.training.simulated.parameters import TrainedParameter, frozen_parameters, trained_parameters
 from quantkit.training.simulated.ranges import RangeGroup, initial_logarithms, range_groups, with_ranges
+from quantkit.training.simulated.weights import without_derived_scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,7 @@ def training_graph(network: QuantizedGraph, input_shape: Sequence[int]) -> Simul
         EngineError: the network does not accept the shape.
     """
     check_quantized(network)
+    network = without_derived_scales(network)
     if network.int8_lstms:
         node = network.int8_lstms[0].node
         raise ModelError(

@@ -6,6 +6,7 @@ through the rounding (see ``rounding``), the largest of a channel like the other
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 import numpy as np
@@ -29,9 +30,26 @@ def weight_obstacle(network: QuantizedGraph, layer: FusedLayer) -> Optional[str]
         return (
             f"the engine rounds the weights of groups of channels with each other's scales (layer {layer.node.name!r})"
         )
-    if rounding.kind == "pairs" or rounding.scale is not None:
+    if rounding.kind == "pairs":
         return f"no two neighbours among the weights may overflow 16 bits (layer {layer.node.name!r})"
+    if rounding.scale is not None:
+        return f"the scale of the weights is not that of the largest (layer {layer.node.name!r})"
     return None
+
+
+def without_derived_scales(network: QuantizedGraph) -> QuantizedGraph:
+    """The network without those scales of dense layers, as bundles hold them, that the largest weights give as well."""
+    scales = {name: scale for name, scale in network.weight_scales.items() if not _is_derived(network, name)}
+    return replace(network, weight_scales=scales)
+
+
+def _is_derived(network: QuantizedGraph, name: str) -> bool:
+    layer = network.int8_layer(network.graph.by_name[name])
+    if layer is None:
+        return False
+    rounding, weight = network.weight_rounding(layer.node), network.graph.params[layer.weight.node]
+    found, own = (layer_integers(weight, each) for each in (rounding, replace(rounding, scale=None)))
+    return all(map(np.array_equal, found, own))
 
 
 def integer_weights(draft: TrainingDraft, layer: FusedLayer) -> Integers:

@@ -75,6 +75,19 @@ def test_weights_that_become_integers_keep_their_scale(exclude: tuple[str, ...])
     assert not any(each.keeps_scale for each in training.trained.values() if each.kind != "weight")
 
 
+@pytest.mark.parametrize("exclude", ["first", "second"])
+def test_weights_that_an_fp32_layer_reads_too_keep_their_scale(exclude: str) -> None:
+    b = Builder()
+    first = b.relu("relu", b.conv("first", DATA, 3, 3))
+    weight, bias = b.nodes[0].inputs[1:]
+    attrs = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 3}
+    second = b.op("Convolution", "second", first, weight, bias, **attrs)
+    fused, plan = planned(b.graph(b.relu("last", second)), images(), exclude)
+    network = QuantizedGraph(fused.graph, plan)
+    assert len(network.int8_layers) == 1
+    assert training_graph(network, (3, 16, 16)).trained[weight.node].keeps_scale
+
+
 def test_normalization_that_is_left_is_frozen() -> None:
     training = of_network("v2")
     assert training.frozen["bn0_gamma"] == training.frozen["bn0_moving_mean"] == "batch normalization is frozen"

@@ -45,7 +45,7 @@ def moved(form: TrainedForm, size: float) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     return {
         name: form.graph.params[name] + (random.normal(size=form.graph.params[name].shape) * size).astype(np.float32)
-        for name in form.names.values()
+        for name in form.in_units.values()
     }
 
 

@@ -170,7 +170,7 @@ def test_lstm_layers_in_fp32_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -
         ({"dense_bias": np.zeros(3, np.float32)}, r"'dense_bias' has shape \(3,\) and needs \(10,\)"),
         ({"dense_bias": np.full(10, np.nan, np.float32)}, "NaN or infinite values in 'dense_bias'; train with a small"),
         ({"data_log_range": np.full(1, np.inf, np.float32)}, "values in 'data_log_range'; train with a smaller"),
-        ({"data_log_range": np.full(1, 200, np.float32)}, "of tensor 'data'; train with a smaller learning rate"),
+        ({"data_log_range": np.full(1, 200, np.float32)}, "training has scaled the range of tensor 'data' by"),
     ],
 )
 def test_what_training_cannot_have_left_is_told(change: dict[str, Optional[np.ndarray]], message: str) -> None:

@@ -15,7 +15,7 @@ from quantkit.quantization.layer_weights import layer_integers
 from quantkit.quantization.plan import Decision, QuantizationPlan, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.training.simulated.draft import TrainingDraft
-from quantkit.training.simulated.weights import integer_weights, weight_obstacle
+from quantkit.training.simulated.weights import integer_weights, weight_obstacle, without_derived_scales
 from tests.networks import DATA, Builder
 from tests.training.simulated.on_engine import run_draft
 
@@ -89,6 +89,21 @@ def test_groups_of_channels_are_not_trained() -> None:
 def test_multiples_of_a_scale_are_not_trained() -> None:
     network, layer = layer_with(weights(50, 30))
     network = replace(network, weight_scales={"layer": np.full(50, 0.02, np.float32)})
-    assert "overflow" in str(weight_obstacle(network, layer))
+    assert weight_obstacle(without_derived_scales(network), layer) == (
+        "the scale of the weights is not that of the largest (layer 'layer')"
+    )
     wanted, _ = layer_integers(network.graph.params["weight"], network.weight_rounding(layer.node))
     np.testing.assert_array_equal(computed(network, layer)[0], wanted)
+
+
+def test_scales_of_the_largest_weights_may_be_trained() -> None:
+    """As in a bundle, which holds the integers and scales of dense layers."""
+    network, layer = layer_with(weights(50, 30))
+    integers, scale = layer_integers(network.graph.params["weight"], network.weight_rounding(layer.node))
+    params = {"weight": (integers * scale[:, None]).astype(np.float32)}
+    reread = replace(network, graph=replace(network.graph, params=params), weight_scales={"layer": scale})
+    assert weight_obstacle(reread, layer) is not None
+    found = without_derived_scales(reread)
+    assert not found.weight_scales and weight_obstacle(found, layer) is None
+    for one, other in zip(layer_integers(params["weight"], found.weight_rounding(layer.node)), (integers, scale)):
+        np.testing.assert_array_equal(one, other)
