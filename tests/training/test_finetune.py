@@ -138,11 +138,11 @@ def test_a_training_ends_early_and_gives_the_best_network() -> None:
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (64, SIZE, SIZE, 3), np.uint8)
     noise = arrays(x, random.integers(0, 3, 64), "noise")
-    config = replace(CONFIG, epochs=40, patience=2)
+    config = replace(CONFIG, epochs=20, patience=2)
     result = finetune(tiny(), coloured(96), noise, config=config, workers=0)
     assert result.stopped_early and len(result.epochs) == result.best + 2
-    alone = finetune(tiny(), coloured(96), noise, config=replace(config, patience=None, epochs=40), workers=0)
-    assert len(alone.epochs) == 40
+    alone = finetune(tiny(), coloured(96), noise, config=replace(config, patience=None), workers=0)
+    assert len(alone.epochs) == 20
     best = result.epochs[result.best - 1]
     assert all(not epoch.better_than(best) for epoch in result.epochs if epoch.number != result.best)
 
