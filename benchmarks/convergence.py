@@ -130,17 +130,28 @@ def _line(epoch: int, rows: Sequence[Row]) -> str:
 def figure(rows: Sequence[Row]) -> Figure:
     """The accuracy of all forms by epoch."""
     looks = [Style(f"series{number + 1}", marker=marker) for number, marker in zip(range(len(rows)), "osv^")]
-    legend = tuple(Entry(row.form, look, "marker") for row, look in zip(rows, looks))
+    legend = tuple(Entry(_label(row.form), look, "marker") for row, look in zip(rows, looks))
     draw = partial(_draw, rows=rows, looks=looks)
     alternative = "Top-1 by epoch, a line for each form."
-    return Figure("convergence", "Accuracy by epoch", "", legend, (Panel("", alternative, draw, 6.0, 3.2),))
+    return Figure(
+        "convergence",
+        "Accuracy by epoch: instances, batch, kvstore",
+        "",
+        legend,
+        (Panel("", alternative, draw, 8.0, 3.6),),
+    )
+
+
+def _label(form: str) -> str:
+    """A form without the words that would make a legend too long."""
+    return form.replace(" instances", "").replace(" instance", "")
 
 
 def _draw(axes: Axes, rows: Sequence[Row], looks: Sequence[Style]) -> None:
     for number, (row, look) in enumerate(zip(rows, looks)):
         means = [interval([100 * seed[epoch] for seed in row.top1]) for epoch in range(len(row.top1[0]))]
         # Side by side, so that none hides another.
-        x = [epoch + 1 + 0.08 * (number - len(rows) / 2) for epoch in range(len(means))]
+        x = [epoch + 1 + 0.08 * (number - (len(rows) - 1) / 2) for epoch in range(len(means))]
         y, halves = zip(*means)
         axes.errorbar(x, y, yerr=halves, color=look.value, marker=look.marker, markersize=4, linewidth=1, capsize=2)
     axes.set_xlabel("epoch")

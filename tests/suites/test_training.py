@@ -118,9 +118,13 @@ def test_every_form_has_a_line_in_the_figure() -> None:
     import matplotlib.pyplot as plt
     from convergence import Row, figure
 
-    rows = [Row(f"form {number}", 360, np.full((3, 4), 0.9).tolist()) for number in range(3)]
+    rows = [Row(f"{number} instances, batch 8", 360, np.full((3, 4), 0.9).tolist()) for number in range(3)]
     drawing = figure(rows)
     axes = plt.figure().add_subplot()
     drawing.panels[0].draw(axes)
-    assert len(axes.containers) == 3 and [entry.label for entry in drawing.legend] == [row.form for row in rows]
+    assert len(axes.containers) == 3 and [entry.label for entry in drawing.legend] == [
+        "0, batch 8",
+        "1, batch 8",
+        "2, batch 8",
+    ]
     plt.close("all")
