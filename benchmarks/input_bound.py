@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from command_line import Document, arguments, at_least, described, host_facts, run, table, write_results
+from command_line import Document, arguments, at_least, rows_page, run, table, write_rows
 from kvstore import Ticks, on_instances
 from scipy.sparse import csr_matrix
 
@@ -76,7 +76,7 @@ def main() -> None:
         instance(**json.loads(options.instance))
         return
     size = {"inputs": PUBLISHED_INPUTS // options.divisor, "classes": PUBLISHED_CLASSES // options.divisor}
-    # Of the dense form that AdaMax has gradients take in the server.
+    # MXNet would tell of every gradient that its AdaMax makes dense.
     os.environ["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = "0"
     rows = []
     print("\n".join(table(COLUMNS)), flush=True)
@@ -86,7 +86,7 @@ def main() -> None:
         print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         command = f"python benchmarks/input_bound.py --divisor {options.divisor}"
-        write_results(options.out, command, host_facts(), {"rows": [asdict(row) for row in rows]}, page)
+        write_rows(options.out, command, rows, page)
 
 
 def instance(inputs: int, classes: int, sparse: bool, optimizer: str, instances: int, cpus: list[int]) -> None:
@@ -165,7 +165,7 @@ def page(document: Document) -> str:
         f"Batches of {BATCH} for each instance, which has one core; {NONZERO} inputs of a sample are not 0. Of sparse "
         "samples, the kvstore applies the gradients, and the optimizer is part of the communication."
     )
-    return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
+    return rows_page(document, COLUMNS, lines(document), note)
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from command_line import Document, arguments, described, host_facts, run, table, write_results
+from command_line import Document, arguments, rows_page, run, table, write_rows
 
 import quantkit
 from quantkit.backends.mxnet.compat import load_mxnet
@@ -117,8 +117,7 @@ def main() -> None:
                 print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
-        figures = {"rows": [asdict(row) for row in rows]}
-        write_results(options.out, f"python benchmarks/kvstore.py{parts}", host_facts(), figures, page)
+        write_rows(options.out, f"python benchmarks/kvstore.py{parts}", rows, page)
 
 
 def measured(subject: Subject, kvstore: KVStoreName) -> Row:
@@ -275,7 +274,7 @@ def page(document: Document) -> str:
         "Two instances of one core each. Communication is the share of a step of two that a step alone does not take; "
         "where each part of a step is waited for, one by one, the shares are those of the last columns."
     )
-    return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
+    return rows_page(document, COLUMNS, lines(document), note)
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:

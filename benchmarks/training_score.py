@@ -10,12 +10,12 @@ steps, with the slowest and the fastest. Nothing else may run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 from typing import Any
 
-from command_line import Document, arguments, at_least, described, host_facts, run, table, write_results
+from command_line import Document, arguments, at_least, rows_page, run, write_rows
 from kvstore import Subject, in_training, stepping, timed
 
 import quantkit
@@ -56,7 +56,7 @@ def main() -> None:
             f"python benchmarks/training_score.py{parts} --steps {options.steps} "
             f"--batches {' '.join(map(str, options.batches))}"
         )
-        write_results(options.out, command, host_facts(), {"rows": [asdict(each) for each in rows]}, page)
+        write_rows(options.out, command, rows, page)
 
 
 def measured(model: quantkit.Model, subject: Subject, steps: int) -> Row:
@@ -69,8 +69,7 @@ def measured(model: quantkit.Model, subject: Subject, steps: int) -> Row:
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = "Images per second: the median of the steps, with the slowest and the fastest."
-    rows = list(lines(document))
-    return "\n".join([described(document), "", note, "", *table(columns(document)), *rows]) + "\n"
+    return rows_page(document, columns(document), lines(document), note)
 
 
 def columns(document: Mapping[str, Any]) -> list[str]:
