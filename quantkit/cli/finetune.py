@@ -23,13 +23,13 @@ from quantkit.cli.training_options import (
     TrainingSamples,
     Varying,
     config_of,
+    machines_of,
 )
 from quantkit.units import counted, percent
 
 if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
     from quantkit.training.finetune import FineTuned
-    from quantkit.training.machines import Machines
 
 # Waiting for more of the time than this is worth a remark.
 _WAITING = 0.02
@@ -107,7 +107,6 @@ def finetune(
     labels = _labels(samples.labels) or names
     loaded = load(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
-    alone = parallel.instances is None and parallel.machines == 1
     workers = worker_threads() if samples.workers is None else samples.workers
 
     told = telling(terminal, checkpoint, config.epochs, target.price_per_hour)
@@ -119,12 +118,12 @@ def finetune(
         classes=samples.classes,
         labels=labels,
         config=config,
-        workers=workers if alone else samples.workers,
+        workers=workers if parallel.alone else samples.workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
         instances=parallel.instances,
-        machines=_machines(parallel),
+        machines=machines_of(parallel),
         kvstore=parallel.kvstore,
         compress=parallel.compress,
         progress=terminal.progress,
@@ -146,20 +145,8 @@ def finetune(
     evaluation = _quantized(terminal, trained, samples, int8, target.force) if target.quantize else None
     if evaluation is not None:
         result["int8"] = {"bundle": str(int8), **evaluation.document}
-    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers if alone else 0))
+    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers if parallel.alone else 0))
     terminal.warn_of_left_out(trained.left_out)
-
-
-def _machines(parallel: Parallel) -> Optional[Machines]:
-    from quantkit.training.machines import Machines
-
-    if parallel.machines == 1:
-        if parallel.machine or parallel.scheduler:
-            raise click.UsageError("--machine and --scheduler go with --machines; give it, too")
-        return None
-    if parallel.scheduler is None:
-        raise click.UsageError("--machines needs --scheduler HOST:PORT, the address of machine 0")
-    return Machines(parallel.machines, parallel.machine, parallel.scheduler)
 
 
 def _folder_names(samples: TrainingSamples) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import click
 from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, telling
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
-from quantkit.cli.options import given
 from quantkit.cli.targets import check_bundle_target
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.training_options import (
@@ -23,6 +22,7 @@ from quantkit.cli.training_options import (
     TrainingSamples,
     Varying,
     config_of,
+    machines_of,
 )
 from quantkit.units import counted, percent
 
@@ -54,7 +54,7 @@ def quantization_aware(
     if aware.reference is None:
         raise click.UsageError("--qat needs --reference MODEL, the FP32 network that the bundle was made from")
     odd = (("--classes", samples.classes), ("--labels", samples.labels), ("--quantize", target.quantize))
-    other = [*given(parallel), *(name for name, value in odd if value)]
+    other = [name for name, value in odd if value]
     if other:
         raise click.UsageError(f"{other[0]} is not for --qat; leave it out")
     if learning.label_smoothing and aware.distill:
@@ -67,7 +67,6 @@ def quantization_aware(
     from quantkit.bundle.reopened import reopened
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
-    from quantkit.host.threads import worker_threads
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
 
     config = config_of(learning, varying, QUANTIZATION_AWARE)
@@ -81,10 +80,14 @@ def quantization_aware(
         samples.val,
         config=config,
         distill=aware.distill,
-        workers=worker_threads() if samples.workers is None else samples.workers,
+        workers=samples.workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
+        instances=parallel.instances,
+        machines=machines_of(parallel),
+        kvstore=parallel.kvstore,
+        compress=parallel.compress,
         progress=terminal.progress,
         told=telling(terminal, checkpoint, config.epochs, target.price_per_hour, "agreement"),
     )

@@ -14,6 +14,7 @@ from quantkit.cli.options import option
 if TYPE_CHECKING:
     from quantkit.training.config import TrainingConfig
     from quantkit.training.launch import KVStoreName
+    from quantkit.training.machines import Machines
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,11 @@ class Parallel:
     scheduler: Optional[str] = option(
         "--scheduler", metavar="HOST:PORT", help="With --machines: where machine 0 listens for the others."
     )
+
+    @property
+    def alone(self) -> bool:
+        """Whether this process trains."""
+        return self.instances is None and self.machines == 1
 
 
 @dataclass(frozen=True)
@@ -254,6 +260,24 @@ def config_of(learning: Learning, varying: Varying, usual: TrainingConfig) -> Tr
     mixup = {"mixup": varied.pop("mixup")} if "mixup" in varied else {}
     augmentation = replace(usual.augmentation, **varied)
     return replace(usual, **_given(learning), **mixup, augmentation=augmentation)
+
+
+def machines_of(parallel: Parallel) -> Optional[Machines]:
+    """The machines that train together; None: this one alone.
+
+    Raises:
+        UsageError: options are missing, or are for several machines.
+        UserError: a value is impossible.
+    """
+    from quantkit.training.machines import Machines
+
+    if parallel.machines == 1:
+        if parallel.machine or parallel.scheduler:
+            raise click.UsageError("--machine and --scheduler go with --machines; give it, too")
+        return None
+    if parallel.scheduler is None:
+        raise click.UsageError("--machines needs --scheduler HOST:PORT, the address of machine 0")
+    return Machines(parallel.machines, parallel.machine, parallel.scheduler)
 
 
 def _given(options: Union[Learning, Varying]) -> dict[str, Any]:

@@ -113,6 +113,23 @@ class TrainingConfig:
         times = self.batch_size / REFERENCE_BATCH
         return rate * (times if self.optimizer == "sgd" else math.sqrt(times))
 
+    def check_shared(self, instances: int) -> None:
+        """Make sure that instances can share a batch.
+
+        Raises:
+            UserError: they cannot.
+        """
+        if self.batch_size % instances:
+            raise UserError(
+                f"a batch of {self.batch_size} cannot be shared by {instances} instances; give a multiple of them "
+                "(--batch-size, batch_size)"
+            )
+        if self.mixup and instances > 1 and self.batch_size // instances % 2:
+            raise UserError(
+                f"mixup mixes samples in pairs, and a batch of {self.batch_size} gives each of {instances} instances "
+                "an odd number; give another --batch-size (batch_size), or no --mixup"
+            )
+
     @property
     def sha256(self) -> str:
         """The hash of all values."""

@@ -222,7 +222,8 @@ def readable_in_any_order(samples: Samples) -> Samples:
     def read(positions: Any) -> Generator[Sample, None, None]:
         yield from (held[position] for position in positions)
 
-    return replace(samples, read=read, size=len(held), positions=None, independent=True)
+    address = samples.address if samples.positions is None else None
+    return replace(samples, read=read, size=len(held), positions=None, independent=True, address=address)
 
 
 def part_of(samples: Samples, rank: int, instances: int) -> Samples:

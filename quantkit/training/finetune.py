@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
 
-from quantkit.benchmark.placement.placement import place
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.data.left_out import LeftOut, in_order
+from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Samples, are_labelled, skipping
 from quantkit.data.sources import DataSource, load_data
-from quantkit.errors import DataError, TrainingError, UserError
-from quantkit.files.folders import scratch_folder
+from quantkit.errors import DataError, UserError
 from quantkit.host.threads import worker_threads
-from quantkit.host.topology import read_topology
 from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model, Source
@@ -24,15 +20,13 @@ from quantkit.progress import Progress, silent
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
 from quantkit.training.communication import Alone, Communication
 from quantkit.training.config import TrainingConfig
+from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
-from quantkit.training.instances import train_on_instances
-from quantkit.training.launch import KVStoreName, check_kvstore
+from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Loop, Told, identity_of, untold
 from quantkit.training.machines import Machines
-from quantkit.training.network_files import write_network
-from quantkit.training.team import Job
 from quantkit.training.trainable import trainable
 
 
@@ -127,114 +121,20 @@ def finetune(
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=5)")
     if classes is not None:
         classes = whole_number("classes", classes, 1, 10)
-    check_kvstore(kvstore, compress)
     if workers is not None:
         workers = whole_number("workers", workers, 0, 4)
+    parallel = DataParallel(instances, machines, kvstore, compress, workers)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     base = with_new_classes(model, classes, labels, config.seed)
-    source = skipping(load_data(train_data), skip_bad)
-    samples = readable_in_any_order(source)
+    samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
     held = None if validation_data is None else dataset(base, validation_data)
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
     loop = loop_of(base, samples, held, config, worker_threads() if workers is None else workers, Alone(), checkpoint)
-    if compress:
-        loop = replace(loop, identity=hashlib.sha256(f"{loop.identity} float16".encode()).hexdigest())
+    loop = replace(loop, identity=parallel.identity(loop))
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
-    if instances is None and machines is None:
-        reached, left_out = loop.run(begun, progress, told), in_order(loop.feed.left_out)
-    else:
-        named = _named(source, held)
-        with scratch_folder() as folder:
-            job = Job(
-                str(write_network(base, loop.feed.classes, folder, base.name, "", {})),
-                *named,
-                asdict(config),
-                workers,
-                skip_bad,
-                str(checkpoint or folder / "checkpoint"),
-                loop.identity,
-                kvstore,
-                compress,
-            )
-            spread = "machine" if instances is None else str(instances), machines
-            reached, left_out = _on_instances(job, *spread, begun, loop, progress, told)
+    reached, left_out = parallel.run(loop, begun, progress, told)
     return result_of(model, base, loop, begun, reached, left_out)
-
-
-def _on_instances(
-    job: Job,
-    policy: str,
-    machines: Optional[Machines],
-    begun: Optional[Checkpoint],
-    loop: Loop,
-    progress: Progress,
-    told: Told,
-) -> tuple[Checkpoint, tuple[LeftOut, ...]]:
-    """Train on instances; the last checkpoint, and the samples that were left out."""
-    path = Path(job.checkpoint)
-    placements = place(policy, read_topology())
-    check_shared(loop.config, len(placements) * (machines.number if machines else 1))
-    if begun is None:
-        path.unlink(missing_ok=True)
-    done = len(begun.epochs) if begun else 0
-    left_out = train_on_instances(job, placements, machines, done, loop.feed.steps, progress, told)
-    reached = read_checkpoint(path, loop.identity)
-    if reached is None:
-        raise TrainingError(f"the checkpoint {path} was removed; give the same command again")
-    return reached, left_out
-
-
-def _named(samples: Samples, held: Optional[CalibrationDataset]) -> tuple[str, Optional[str]]:
-    """The names by which instances find the samples.
-
-    Raises:
-        UserError: they have none.
-    """
-    names = []
-    for each in (samples, *(() if held is None else (held.samples,))):
-        if not isinstance(each.address, str) or each.positions is not None:
-            what = "a part of its samples alone" if isinstance(each.address, str) else "in this process alone"
-            raise UserError(
-                f"instances read the samples themselves, and {each.name} is {what}; give a folder or a file by its "
-                "name, or no instances"
-            )
-        names.append(each.address)
-    return names[0], names[1] if held is not None else None
-
-
-def check_enough(samples: Samples, held: Optional[CalibrationDataset], config: TrainingConfig) -> None:
-    """Make sure that there are samples for what is wanted.
-
-    Raises:
-        DataError: they are fewer than a batch.
-        UserError: validation samples are missing.
-    """
-    if len(samples) < config.batch_size:
-        raise DataError(
-            f"{samples.name} has {len(samples)} samples, fewer than a batch of {config.batch_size}; give more, or a "
-            "smaller batch (--batch-size, batch_size)"
-        )
-    if config.patience is not None and held is None:
-        raise UserError("stopping early needs validation samples; give some (--val, validation_data), or no patience")
-
-
-def check_shared(config: TrainingConfig, instances: int) -> None:
-    """Make sure that instances can share a batch.
-
-    Raises:
-        UserError: they cannot.
-    """
-    if config.batch_size % instances:
-        raise UserError(
-            f"a batch of {config.batch_size} cannot be shared by {instances} instances; give a multiple of them "
-            "(--batch-size, batch_size)"
-        )
-    if config.mixup and instances > 1 and config.batch_size // instances % 2:
-        raise UserError(
-            f"mixup mixes samples in pairs, and a batch of {config.batch_size} gives each of {instances} instances an "
-            "odd number; give another --batch-size (batch_size), or no --mixup"
-        )
 
 
 def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str], seed: int) -> Model:
@@ -268,8 +168,6 @@ def loop_of(
         DataError: the samples are fewer than a batch.
         UserError: the configuration does not fit the network, the samples or the instances.
     """
-    check_enough(samples, held, config)
-    check_shared(config, communication.instances)
     network = trainable(model.graph, last_layer(model.graph, model.name).name, config.freeze)
     place = communication.rank, communication.instances
     feed = Feed(samples, model, config, classes_of(model), workers, *place)

@@ -49,6 +49,7 @@ def main(text: str) -> None:
 
 
 def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]]:
+    from quantkit.backends.mxnet.checkpoint import read_checkpoint as read_graph
     from quantkit.data.left_out import documents, in_order
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
@@ -64,10 +65,13 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     from quantkit.training.finetune import loop_of
     from quantkit.training.horovod import Horovod
     from quantkit.training.kvstore import KVStore
-    from quantkit.training.team import Job
+    from quantkit.training.quantization_aware import loop_of as simulated_loop_of
+    from quantkit.training.team import Job, Simulated
+    from quantkit.training.trainable import Trainable
 
     instances, leads = settings.pop("instances"), settings.pop("leads")
-    job = Job(**settings)
+    simulated = settings.pop("simulated")
+    job = Job(**settings, simulated=Simulated(**simulated) if simulated else None)
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
     samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad))
@@ -80,7 +84,13 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
         held = dataset(model, share)
     workers = worker_threads() if job.workers is None else job.workers
     path = Path(job.checkpoint)
-    loop = loop_of(model, samples, held, config, workers, communication, path if leads else None)
+    rest = samples, held, config, workers, communication, path if leads else None
+    if job.simulated is None:
+        loop = loop_of(model, *rest)
+    else:
+        graph = read_graph(Path(job.simulated.symbol), Path(job.simulated.params))
+        network = Trainable(graph, frozenset(job.simulated.learned))
+        loop = simulated_loop_of(model, network, job.simulated.distill, *rest)
     begun = read_checkpoint(path, job.identity)
 
     heard = 0.0

@@ -88,6 +88,10 @@ class Loop:
         teacher: the network whose classes validation compares with; None: it compares with labels.
         distill: learn the teacher's scores; else the labels.
         alive: is called now and then while no step is made.
+
+    Raises:
+        DataError: the samples are fewer than a batch.
+        UserError: validation samples are missing, or instances cannot share a batch.
     """
 
     network: Trainable
@@ -99,6 +103,20 @@ class Loop:
     teacher: Optional[Teacher] = None
     distill: bool = False
     alive: Callable[[], object] = lambda: None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        samples, config = self.feed.samples, self.config
+        if len(samples) < config.batch_size:
+            raise DataError(
+                f"{samples.name} has {len(samples)} samples, fewer than a batch of {config.batch_size}; give more, or "
+                "a smaller batch (--batch-size, batch_size)"
+            )
+        if config.patience is not None and self.held is None:
+            raise UserError(
+                "stopping early needs validation samples; give some (--val, validation_data), or no patience"
+            )
+        config.check_shared(self.communication.instances)
 
     @property
     def config(self) -> TrainingConfig:

@@ -8,9 +8,23 @@ from pathlib import Path
 
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.files.toml import Value, toml_text
+from quantkit.ir.graph import Graph
 from quantkit.models.model import Model
 
-SYMBOL, PARAMS, CARD = "model-symbol.json", "model-0000.params", "card.toml"
+_NAME = "model"
+SYMBOL, PARAMS, CARD = f"{_NAME}-symbol.json", f"{_NAME}-0000.params", "card.toml"
+
+
+def write_graph(graph: Graph, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a network into a folder; returns the paths of its symbol and its parameters.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    files = folder / f"{name}-symbol.json", folder / f"{name}-0000.params"
+    with open(files[0], "wb") as symbol, open(files[1], "wb") as params:
+        write_checkpoint(graph, symbol, params)
+    return files
 
 
 def write_network(
@@ -29,12 +43,11 @@ def write_network(
     Raises:
         OSError: a file cannot be written.
     """
-    with open(folder / SYMBOL, "wb") as symbol, open(folder / PARAMS, "wb") as params:
-        write_checkpoint(model.graph, symbol, params)
+    symbol, params = write_graph(model.graph, folder, _NAME)
     entries: dict[str, Value] = {
         "name": name,
-        "symbol": SYMBOL,
-        "params": PARAMS,
+        "symbol": symbol.name,
+        "params": params.name,
         "description": description,
         "input_shape": model.input_shape,
         "classes": classes,

@@ -15,25 +15,29 @@ from typing import Optional, Union
 import numpy as np
 
 from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
-from quantkit.data.left_out import LeftOut, in_order
+from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.host.threads import worker_threads
 from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.algorithms.stage import with_pre_add_ranges
 from quantkit.training.augmentation import NONE
 from quantkit.training.checkpoint import read_checkpoint
-from quantkit.training.communication import Alone
+from quantkit.training.communication import Alone, Communication
 from quantkit.training.config import TrainingConfig
+from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, readable_in_any_order
-from quantkit.training.finetune import check_enough
 from quantkit.training.head import classes_of
+from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Loop, Told, identity_of, untold
+from quantkit.training.machines import Machines
 from quantkit.training.simulated.trained_form import TrainedForm, trained_form
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
 from quantkit.training.teacher import Teacher
@@ -80,6 +84,10 @@ def train_quantized(
     skip_bad: int = 0,
     checkpoint: Union[str, Path, None] = None,
     restart: bool = False,
+    instances: Union[str, int, None] = None,
+    machines: Optional[Machines] = None,
+    kvstore: KVStoreName = "dist_sync",
+    compress: bool = False,
     progress: Progress = silent,
     told: Told = untold,
 ) -> TrainedInt8:
@@ -99,6 +107,10 @@ def train_quantized(
         skip_bad: how many training samples may be left out that cannot be read or used.
         checkpoint: a file for the state after each epoch, from which an interrupted training goes on.
         restart: begin anew, even if there is a checkpoint.
+        instances: train in several processes, as ``finetune`` does.
+        machines: those that train together.
+        kvstore: through what instances add up gradients.
+        compress: with ``horovod``, send gradients as float16.
         progress: wraps the steps of each epoch.
         told: is given each epoch when it is done.
 
@@ -106,31 +118,29 @@ def train_quantized(
         ModelError: the network is no classifier, or has INT8 layers that cannot be trained.
         DataError: the samples cannot be used, or are fewer than a batch.
         UserError: an argument is impossible, or the checkpoint is damaged or of another training.
-        TrainingError: the loss is no longer a number.
+        ExtraMissing: Horovod is not installed.
+        TrainingError: the loss is no longer a number, or instances are lost again and again.
         QuantkitError: the checkpoint cannot be written.
     """
     of_kind("quantized", quantized, QuantizedModel, "which quantize() returns")
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
     if workers is not None:
         workers = whole_number("workers", workers, 0, 4)
+    parallel = DataParallel(instances, machines, kvstore, compress, workers)
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
     simulated = training_graph(quantized.network, model.input_shape)
     form, network = trainable_of(simulated, config.freeze)
-    original = model.graph
-    teacher = Teacher(original.with_outputs([before_softmax(original, original.outputs[0])]).pruned())
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
     held = None if validation_data is None else dataset(model, validation_data)
-    check_enough(samples, held, config)
     wanted = worker_threads() if workers is None else workers
-    feed = Feed(samples, model, config, classes, wanted, labelled=not distill)
-    identity = identity_of(network, feed, held, teacher.graph if distill else None)
-    loop = Loop(network, feed, held, Alone(), path, identity, teacher, distill)
-    begun = None if path is None or restart else read_checkpoint(path, identity)
+    loop = loop_of(model, network, distill, samples, held, config, wanted, Alone(), path)
+    loop = replace(loop, identity=parallel.identity(loop))
+    begun = None if path is None or restart else read_checkpoint(path, loop.identity)
     before = None
     if held is not None:
-        before = validated(network.graph, network.graph.params, held, config.batch_size, classes, teacher)
-    reached = loop.run(begun, progress, told)
+        before = validated(network.graph, network.graph.params, held, config.batch_size, classes, loop.teacher)
+    reached, left_out = parallel.run(loop, begun, progress, told)
     judged = reached.epochs[reached.best_epoch - 1].validated
     better = before is None or judged is None or judged.better_than(before)
     result = _trained(quantized, simulated, form.values(reached.best), samples) if better else quantized
@@ -143,9 +153,34 @@ def train_quantized(
         reached.best_epoch if better else 0,
         before,
         (samples.name, held.name if held else None),
-        in_order(feed.left_out),
+        left_out,
         len(begun.epochs) if begun else 0,
     )
+
+
+def loop_of(
+    model: Model,
+    network: Trainable,
+    distill: bool,
+    samples: Samples,
+    held: Optional[CalibrationDataset],
+    config: TrainingConfig,
+    workers: int,
+    communication: Communication,
+    checkpoint: Optional[Path],
+) -> Loop:
+    """The training of a simulated network, as one instance runs it; ``model`` is its FP32 original.
+
+    Raises:
+        DataError: the samples are fewer than a batch.
+        UserError: the configuration does not fit the samples or the instances.
+    """
+    scores = before_softmax(model.graph, model.graph.outputs[0])
+    teacher = Teacher(model.graph.with_outputs([scores]).pruned())
+    place = communication.rank, communication.instances
+    feed = Feed(samples, model, config, classes_of(model), workers, *place, labelled=not distill)
+    identity = identity_of(network, feed, held, teacher.graph if distill else None)
+    return Loop(network, feed, held, communication, checkpoint, identity, teacher, distill)
 
 
 def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> tuple[TrainedForm, Trainable]:

@@ -24,6 +24,23 @@ _PATIENCE = 300.0
 
 
 @dataclass(frozen=True)
+class Simulated:
+    """An INT8 network as it is trained, as JSON values; see ``train_quantized``.
+
+    Attributes:
+        symbol: the path of its training graph's symbol.
+        params: that of its parameters.
+        learned: the names of those that are trained.
+        distill: learn the scores of the card's network; else the labels.
+    """
+
+    symbol: str
+    params: str
+    learned: Sequence[str]
+    distill: bool
+
+
+@dataclass(frozen=True)
 class Job:
     """What instances train, as JSON values; see ``finetune``.
 
@@ -38,6 +55,7 @@ class Job:
         identity: the hash of what decides the training.
         kvstore: through what instances exchange gradients.
         compress: whether they send them as float16.
+        simulated: the INT8 form of the card's network, which is trained instead.
     """
 
     card: str
@@ -50,6 +68,7 @@ class Job:
     identity: str
     kvstore: KVStoreName
     compress: bool
+    simulated: Optional[Simulated]
 
 
 class Team:

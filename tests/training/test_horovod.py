@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from quantkit.errors import DataError, UserError
-from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned
-from quantkit.training.instances import InstanceLostWarning
 from tests.requirements import requires
 from tests.training.conftest import coloured
-from tests.training.test_instances import CONFIG, killed, left_running, params, stored, trained
+from tests.training.test_instances import CONFIG, left_running, params, stored, trained, trained_with_a_loss
 
 requires("horovod")
 
@@ -58,16 +56,7 @@ def test_compressed_gradients_are_rounded(data: str, undisturbed: FineTuned, tmp
 
 @pytest.mark.parametrize("module", ["instance_process", "horovod_rendezvous"])
 def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, module: str, tmp_path: Path) -> None:
-    told: list[int] = []
-
-    def disturb(epoch: Epoch) -> None:
-        told.append(epoch.number)
-        if told == [1]:
-            killed(module)()
-
-    with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch \d"):
-        result = trained(data, kvstore="horovod", checkpoint=tmp_path / "checkpoint", told=disturb)
-    assert told[-1] == 3 and len(result.epochs) == 3
+    result = trained_with_a_loss(data, module, tmp_path / "checkpoint", kvstore="horovod")
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
     assert not left_running()
 

@@ -99,8 +99,8 @@ def killed(module: str) -> Disturb:
     return kill
 
 
-@pytest.mark.parametrize("module", ["instance_process", "parameter_server"])
-def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, module: str, tmp_path: Path) -> None:
+def trained_with_a_loss(data: str, module: str, checkpoint: Path, **options: Any) -> FineTuned:
+    """A training of which a process that runs a module is killed after the first epoch."""
     told: list[int] = []
 
     def disturb(epoch: Epoch) -> None:
@@ -109,8 +109,14 @@ def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, mod
             killed(module)()
 
     with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch \d"):
-        result = trained(data, checkpoint=tmp_path / "checkpoint", told=disturb)
+        result = trained(data, checkpoint=checkpoint, told=disturb, **options)
     assert told[-1] == 3 and len(result.epochs) == 3
+    return result
+
+
+@pytest.mark.parametrize("module", ["instance_process", "parameter_server"])
+def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, module: str, tmp_path: Path) -> None:
+    result = trained_with_a_loss(data, module, tmp_path / "checkpoint")
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
 

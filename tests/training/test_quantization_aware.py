@@ -27,6 +27,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.quantization_aware import QUANTIZATION_AWARE, TrainedInt8, train_quantized, trainable_of
 from quantkit.training.simulated.training_graph import training_graph
 from tests.training.conftest import SIZE, coloured, tiny
+from tests.training.test_instances import stored
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
@@ -99,6 +100,25 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(spoiled: Quanti
     assert resumed.resumed == 1
     first, second = (result.network.network.graph.params for result in (resumed, whole))
     assert all(np.array_equal(first[name], value) for name, value in second.items())
+
+
+@pytest.mark.requires("two-cpus")
+def test_two_instances_train_what_one_does(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    train, held = stored(tmp_path / "train.npz", 96), stored(tmp_path / "held.npz", 60)
+    one, two = (
+        train_quantized(spoiled, train, held, config=CONFIG, workers=1, instances=instances)
+        for instances in (None, "2x1:smt")
+    )
+    assert one.best == two.best > 0
+    for first, second in zip(one.epochs, two.epochs):
+        assert second.loss == pytest.approx(first.loss, rel=1e-3)
+        assert second.validated is not None and second.validated.samples == 60
+    of_one, of_two = (each.network.network.graph.params for each in (one, two))
+    for name, value in of_one.items():
+        # Sums of float32 in another order; where one decides a rounding, the step is another one.
+        assert of_two[name] == pytest.approx(value, rel=1e-3, abs=1e-3)
+    with pytest.raises(UserError, match="coloured is in this process alone; give a folder or a file by its name"):
+        trained(spoiled, instances=2)
 
 
 def test_labels_count_where_they_are_asked_for(spoiled: QuantizedModel) -> None:

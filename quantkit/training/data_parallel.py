@@ -1,0 +1,122 @@
+"""Data-parallel training: one loop, run by this process or by several that share each batch."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Optional, Union
+
+from quantkit.benchmark.placement.placement import place
+from quantkit.data.left_out import LeftOut, in_order
+from quantkit.errors import TrainingError, UserError
+from quantkit.files.folders import scratch_folder
+from quantkit.host.topology import read_topology
+from quantkit.progress import Progress
+from quantkit.training.checkpoint import Checkpoint, read_checkpoint
+from quantkit.training.instances import train_on_instances
+from quantkit.training.launch import KVStoreName, check_kvstore
+from quantkit.training.loop import Loop, Told
+from quantkit.training.machines import Machines
+from quantkit.training.network_files import write_graph, write_network
+from quantkit.training.team import Job, Simulated
+
+
+@dataclass(frozen=True)
+class DataParallel:
+    """How a training is spread over processes; see ``finetune``.
+
+    Attributes:
+        instances: a placement of ``quantkit benchmark``, or a number of processes.
+        machines: those that train together.
+        kvstore: through what instances add up gradients.
+        compress: send gradients as float16.
+        workers: threads of each instance that prepare samples; None: one for each of its processors.
+
+    Raises:
+        UserError: instances cannot exchange gradients in this way.
+        ExtraMissing: Horovod is not installed.
+    """
+
+    instances: Union[str, int, None] = None
+    machines: Optional[Machines] = None
+    kvstore: KVStoreName = "dist_sync"
+    compress: bool = False
+    workers: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no instances can do."""
+        check_kvstore(self.kvstore, self.compress)
+
+    def identity(self, loop: Loop) -> str:
+        """The hash of what decides the training: that of the loop, and whether gradients are rounded."""
+        return hashlib.sha256(f"{loop.identity} float16".encode()).hexdigest() if self.compress else loop.identity
+
+    def run(
+        self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, told: Told
+    ) -> tuple[Checkpoint, tuple[LeftOut, ...]]:
+        """All epochs that are left: the last checkpoint, and the samples that were left out.
+
+        Args:
+            loop: the training, with the identity that ``identity`` gives.
+            begun: where the training goes on from; None: it begins.
+            progress: wraps the steps of each epoch.
+            told: is given each epoch.
+
+        Raises:
+            UserError: instances cannot find the samples by their name, or cannot share a batch.
+            QuantkitError: see ``Loop.run`` and ``train_on_instances``.
+        """
+        if self.instances is None and self.machines is None:
+            return loop.run(begun, progress, told), in_order(loop.feed.left_out)
+        placements = place("machine" if self.instances is None else str(self.instances), read_topology())
+        loop.config.check_shared(len(placements) * (self.machines.number if self.machines else 1))
+        with scratch_folder() as folder:
+            job = self._job(loop, folder)
+            path = Path(job.checkpoint)
+            if begun is None:
+                path.unlink(missing_ok=True)
+            done = len(begun.epochs) if begun else 0
+            left_out = train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
+            reached = read_checkpoint(path, loop.identity)
+        if reached is None:
+            raise TrainingError(f"the checkpoint {path} was removed; give the same command again")
+        return reached, left_out
+
+    def _job(self, loop: Loop, folder: Path) -> Job:
+        train, validation = _names(loop)
+        model, simulated = loop.feed.model, None
+        if loop.teacher is not None:
+            symbol, params = write_graph(loop.network.graph, folder, "simulated")
+            simulated = Simulated(str(symbol), str(params), tuple(sorted(loop.network.learned)), loop.distill)
+        return Job(
+            str(write_network(model, loop.feed.classes, folder, model.name, "", {})),
+            train,
+            validation,
+            asdict(loop.config),
+            self.workers,
+            loop.feed.samples.skip_bad,
+            str(loop.checkpoint or folder / "checkpoint"),
+            loop.identity,
+            self.kvstore,
+            self.compress,
+            simulated,
+        )
+
+
+def _names(loop: Loop) -> tuple[str, Optional[str]]:
+    """The names by which instances find the samples.
+
+    Raises:
+        UserError: they have none.
+    """
+    names = []
+    for each in (loop.feed.samples, *(() if loop.held is None else (loop.held.samples,))):
+        if not isinstance(each.address, str) or each.positions is not None:
+            what = "a part of its samples alone" if isinstance(each.address, str) else "in this process alone"
+            raise UserError(
+                f"instances read the samples themselves, and {each.name} is {what}; give a folder or a file by its "
+                "name, or no instances"
+            )
+        names.append(each.address)
+    return names[0], names[1] if loop.held is not None else None

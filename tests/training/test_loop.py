@@ -1,0 +1,105 @@
+"""The loop of a training: what instances compare, what they add up, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+import pytest
+
+from quantkit.errors import DataError, TrainingError
+from quantkit.models.dataset import dataset
+from quantkit.progress import silent
+from quantkit.training.augmentation import NONE
+from quantkit.training.communication import Alone
+from quantkit.training.config import TrainingConfig
+from quantkit.training.epoch import Epoch
+from quantkit.training.finetune import loop_of
+from quantkit.training.loop import Loop
+from quantkit.training.validation import Validated
+from tests.training.conftest import coloured, tiny
+
+CONFIG = TrainingConfig(epochs=2, batch_size=16, learning_rate=1.0, augmentation=NONE)
+
+Changed = Callable[[np.ndarray], np.ndarray]
+
+
+class Twin(Alone):
+    """An instance beside one that has the same values, but for one exchange, counted from 0."""
+
+    instances = 2
+
+    def __init__(self, odd: Optional[int] = None, changed: Changed = lambda values: values + 1) -> None:
+        self._odd, self._changed, self._exchanges = odd, changed, 0
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        other = self._changed(values) if self._exchanges == self._odd else values
+        self._exchanges += 1
+        return values + other
+
+
+def loop(
+    communication: Alone,
+    config: TrainingConfig = CONFIG,
+    checkpoint: Optional[Path] = None,
+    normalized: bool = True,
+) -> Loop:
+    model = tiny(normalized=normalized)
+    return loop_of(model, coloured(48), dataset(model, coloured(30, 1)), config, 0, communication, checkpoint)
+
+
+def run(training: Loop) -> list[Epoch]:
+    told: list[Epoch] = []
+    training.run(None, silent, told.append)
+    return told
+
+
+# The exchanges: samples, the epochs before, then in each epoch two statistics, parameters, its figures, its validation.
+SAMPLES, BEFORE, PARAMETERS, FIGURES, JUDGED = 0, 1, 4, 5, 6
+
+
+@pytest.mark.parametrize(
+    ("odd", "error", "words"),
+    [
+        (SAMPLES, DataError, "the samples of coloured are not the same on all instances; give all the same files"),
+        (BEFORE, DataError, "do not go on after the same epoch, here after 0; copy the newest checkpoint to all"),
+        (PARAMETERS, TrainingError, "the instances have different parameters after epoch 1: what they exchanged was"),
+    ],
+)
+def test_instances_that_differ_end_the_training(odd: int, error: type[Exception], words: str, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(error, match=words):
+        run(loop(Twin(odd), checkpoint=checkpoint))
+    assert not checkpoint.exists()
+
+
+def test_figures_are_means_over_instances() -> None:
+    (same, *_), (first, *_) = run(loop(Twin())), run(loop(Twin(FIGURES, lambda values: 3 * values)))
+    assert first.loss == pytest.approx(2 * same.loss, rel=1e-6)
+    assert first.samples == same.samples == 48
+
+
+def test_validation_is_that_of_all_samples() -> None:
+    one = run(loop(Twin(JUDGED, lambda values: np.array([10, 4, 5], np.float32))))[0].validated
+    same = run(loop(Twin()))[0].validated
+    assert one is not None and same is not None
+    alone = Validated(same.samples // 2, same.correct // 2, same.loss)
+    assert (one.samples, one.correct) == (alone.samples + 10, alone.correct + 4)
+    assert one.loss == pytest.approx((alone.samples * alone.loss + 5) / (alone.samples + 10), rel=1e-6)
+
+
+def test_each_epoch_is_told_when_its_checkpoint_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    seen: list[bytes] = []
+    training = loop(Alone(), checkpoint=path)
+    reached = training.run(None, silent, lambda epoch: seen.append(path.read_bytes()))
+    assert len(seen) == len(reached.epochs) == 2 and len({*seen}) == 2
+
+
+def test_patience_counts_from_the_best_epoch() -> None:
+    """A rate this small changes no parameter, so that the first epoch stays the best."""
+    config = replace(CONFIG, epochs=9, patience=3, learning_rate=1e-30)
+    assert [epoch.number for epoch in run(loop(Alone(), config, normalized=False))] == [1, 2, 3, 4]

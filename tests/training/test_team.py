@@ -1,0 +1,51 @@
+"""What the processes of a training tell, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from quantkit.progress import T
+from quantkit.training.team import Job, Team
+
+JOB = Job("card.toml", "photos", None, {"epochs": 2}, None, 0, "checkpoint", "", "dist_sync", False, None)
+
+
+def told(messages: Iterable[dict[str, Any]], done: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[Any]]:
+    """Of a training with three steps an epoch: what its progress shows, and its epochs."""
+    team, shown = Team(JOB, [], None), list[str]()
+    monkeypatch.setattr(team, "_messages", lambda: iter(messages))
+
+    def progress(stream: Iterable[T], total: int, title: str) -> Iterator[T]:
+        shown.append(f"{title}: {total}")
+        for step in stream:
+            shown.append(f"step {step}")
+            yield step
+
+    return shown, list(team.epochs(done, 3, progress))
+
+
+def epoch(number: int) -> dict[str, Any]:
+    return {"epoch": {"number": number}}
+
+
+STEPS = ["step 1", "step 2", "step 3"]
+
+
+def test_steps_are_shown_once_each_however_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [{"step": 2}, {"step": 2}, {"step": 0}, epoch(1), {"step": 1}, {"step": 9}, epoch(2)]
+    shown, epochs = told(messages, 0, monkeypatch)
+    assert shown == ["epoch 1 of 2: 3", *STEPS, "epoch 2 of 2: 3", *STEPS]
+    assert epochs == [{"number": 1}, {"number": 2}]
+
+
+def test_a_training_goes_on_with_the_epoch_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, epochs = told([{"step": 3}, epoch(2)], 1, monkeypatch)
+    assert shown == ["epoch 2 of 2: 3", *STEPS] and epochs == [{"number": 2}]
+
+
+def test_a_training_that_ends_early_ends_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, epochs = told([epoch(1)], 0, monkeypatch)
+    assert shown == ["epoch 1 of 2: 3", *STEPS, "epoch 2 of 2: 3"] and epochs == [{"number": 1}]
