@@ -17,3 +17,6 @@ if "QUANTKIT_TESTS" not in os.environ:
         del os.environ[name]
     os.environ["HOME"] = tempfile.mkdtemp(prefix="quantkit-tests-")
     atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
+# Where several processes test at once, threads of engines that wait must not keep the others from running.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.update(OMP_WAIT_POLICY="PASSIVE", OPENBLAS_THREAD_TIMEOUT="4")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,18 @@ def imports(tree: ast.AST, outside_functions: bool = False) -> Iterator[tuple[st
             yield from imports(node, outside_functions)
 
 
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def trees(package: Path) -> dict[str, ast.Module]:
     """The modules of a package by dotted name without the package's own; ``__init__`` is the package itself."""
     modules = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        modules[name or "__init__"] = ast.parse(path.read_text(encoding="utf-8"))
+        modules[name or "__init__"] = _parsed(path.read_text(encoding="utf-8"))
     return modules
 
 
