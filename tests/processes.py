@@ -48,9 +48,16 @@ def another_uses(path: Path) -> Iterator[None]:
 
 def started_by_this() -> list[tuple[int, str]]:
     """The processes that this one has started, directly or not, with their command lines; those that ended are not."""
-    found = []
-    for pid in descendants(os.getpid()):
-        with suppress(OSError):
-            if command := Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append((pid, command.replace(b"\0", b" ").decode(errors="replace")))
-    return found
+    return [(pid, command) for pid in descendants(os.getpid()) if (command := _command(pid))]
+
+
+def commands() -> list[str]:
+    """The command lines of all processes of this machine."""
+    return [_command(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _command(pid: int) -> str:
+    """Empty if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""

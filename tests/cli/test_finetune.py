@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from PIL import Image
 from quantkit.bundle.file_names import SYMBOL
 from tests.bad_images import digits_folder
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
+from tests.processes import commands
 
 CLASSES = ("blue", "green", "red")
 
@@ -138,8 +140,12 @@ def test_damaged_images_are_named(run: Run, card: Path, tmp_path: Path) -> None:
     assert "2 samples that cannot be read or used were left out: 003.png, 007.png" in result.stderr
 
 
-def test_ctrl_c_says_where_it_goes_on_and_the_result_is_the_same(card: Path, photos: Path, tmp_path: Path) -> None:
-    words = ("--train", photos, "--classes", 3, "--batch-size", 12, "--workers", 0)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", [(), pytest.param(("--instances", "2x1:smt"), marks=pytest.mark.requires("two-cpus"))])
+def test_ctrl_c_says_where_it_goes_on_and_the_result_is_the_same(
+    card: Path, photos: Path, tmp_path: Path, more: Sequence[str]
+) -> None:
+    words = ("--train", photos, "--classes", 3, "--batch-size", 12, "--workers", 0, *more)
     whole = start(tmp_path, "finetune", card, *words, "--epochs", 12, "--out", "whole")
     process = start(tmp_path, "finetune", card, *words, "--epochs", 12, "--out", "parts")
     assert process.stderr is not None
@@ -151,6 +157,7 @@ def test_ctrl_c_says_where_it_goes_on_and_the_result_is_the_same(card: Path, pho
     assert process.returncode == 130 and time.monotonic() - begun < PROMPTLY
     assert "interrupted; parts.checkpoint holds epoch" in told and "the same command goes on from there" in told
     assert not (tmp_path / "parts").exists()
+    assert not any("instance_process" in each and "parts.checkpoint" in each for each in commands())
     again = start(tmp_path, "finetune", card, *words, "--epochs", 12, "--out", "parts", "--json")
     printed, errors = again.communicate(timeout=120)
     assert again.returncode == 0, errors
