@@ -113,10 +113,9 @@ def _names(loop: Loop) -> tuple[str, Optional[str]]:
     names = []
     for each in (loop.feed.samples, *(() if loop.held is None else (loop.held.samples,))):
         if not isinstance(each.address, str) or each.positions is not None:
-            what = "a part of its samples alone" if isinstance(each.address, str) else "in this process alone"
             raise UserError(
-                f"instances read the samples themselves, and {each.name} is {what}; give a folder or a file by its "
-                "name, or no instances"
+                f"instances read the samples themselves, by name, and {each.name} is not the whole of a folder or a "
+                "file; give one, or no instances"
             )
         names.append(each.address)
     return names[0], names[1] if loop.held is not None else None

@@ -158,10 +158,10 @@ def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
 def test_what_instances_cannot_share_is_refused(data: str) -> None:
     with pytest.raises(UserError, match="a batch of 15 cannot be shared by 2 instances; give a multiple of them"):
         trained(data, replace(CONFIG, batch_size=15))
-    with pytest.raises(UserError, match="coloured is in this process alone; give a folder or a file by its name"):
+    with pytest.raises(UserError, match="coloured is not the whole of a folder or a file; give one, or no instances"):
         finetune(tiny(), coloured(64), config=CONFIG, instances=TWO)
     part = replace(load_data(data), positions=range(32))
-    with pytest.raises(UserError, match="is a part of its samples alone; give a folder or a file by its name"):
+    with pytest.raises(UserError, match="is not the whole of a folder or a file; give one, or no instances"):
         finetune(tiny(), part, config=CONFIG, instances=TWO)
     with pytest.raises(UserError, match="gives each of 2 instances an odd number; give another --batch-size"):
         trained(data, replace(CONFIG, batch_size=6))

@@ -117,7 +117,7 @@ def test_two_instances_train_what_one_does(spoiled: QuantizedModel, tmp_path: Pa
     for name, value in of_one.items():
         # Sums of float32 in another order; where one decides a rounding, the step is another one.
         assert of_two[name] == pytest.approx(value, rel=1e-3, abs=1e-3)
-    with pytest.raises(UserError, match="coloured is in this process alone; give a folder or a file by its name"):
+    with pytest.raises(UserError, match="coloured is not the whole of a folder or a file; give one, or no instances"):
         trained(spoiled, instances=2)
 
 
