@@ -79,8 +79,8 @@ def finetune(
     FP32 on --val, it holds the network as it was.
 
     After each epoch the network is judged on --val, and everything is kept in DIR.checkpoint: if the training is
-    interrupted, the same command goes on from there and ends with the same weights. What is written is the network
-    after the best epoch, with a card.toml, which `quantkit quantize` takes.
+    interrupted, the same command goes on from there and ends with the same weights (with up to two instances). What
+    is written is the network after the best epoch, with a card.toml, which `quantkit quantize` takes.
     """
     if aware.qat:
         quantization_aware(terminal, model, samples, learning, varying, parallel, aware, target, loading, preprocessing)

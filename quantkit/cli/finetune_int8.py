@@ -57,12 +57,11 @@ def quantization_aware(
     other = [name for name, value in odd if value]
     if other:
         raise click.UsageError(f"{other[0]} is not for --qat; leave it out")
-    if learning.label_smoothing and aware.distill:
-        raise click.UsageError("--label-smoothing is for labels; leave it out, or give --no-distill")
     out = target.out or Path(f"{Path(bundle).name}-qat")
     check_name(out)
     check_bundle_target(out, target.force)
     from quantkit.api import evaluate
+    from quantkit.bundle.quantized_model import FORMATS, MXNET, check_formats
     from quantkit.bundle.read import read_bundle
     from quantkit.bundle.reopened import reopened
     from quantkit.data.samples import skipping
@@ -72,7 +71,10 @@ def quantization_aware(
     config = config_of(learning, varying, QUANTIZATION_AWARE)
     original = load(terminal, aware.reference, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
-    quantized = reopened(read_bundle(bundle), original, skipping(load_data(samples.train), samples.skip_bad))
+    source = read_bundle(bundle)
+    formats = FORMATS if source.holds_onnx else (MXNET,)
+    check_formats(formats)
+    quantized = reopened(source, original, skipping(load_data(samples.train), samples.skip_bad))
     begun = time.monotonic()
     trained = train_quantized(
         quantized,
@@ -94,7 +96,7 @@ def quantization_aware(
     seconds = time.monotonic() - begun
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        trained.network.save(out, target.force)
+        trained.network.save(out, target.force, formats)
     checkpoint.unlink(missing_ok=True)
     evaluation = None
     if samples.val is not None:

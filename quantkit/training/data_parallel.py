@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from quantkit.benchmark.placement.placement import place
+from quantkit.benchmark.placement.placement import Placement, place
 from quantkit.data.left_out import LeftOut, in_order
 from quantkit.errors import TrainingError, UserError
 from quantkit.files.folders import scratch_folder
@@ -46,7 +47,30 @@ class DataParallel:
 
     def __post_init__(self) -> None:
         """Refuse what no instances can do."""
+        if self._alone and (self.compress or self.kvstore == "horovod"):
+            raise UserError(
+                "--kvstore and --compress (kvstore, compress) are for instances; give --instances (instances), too"
+            )
         check_kvstore(self.kvstore, self.compress)
+
+    @property
+    def _alone(self) -> bool:
+        return self.instances is None and self.machines is None
+
+    def check(self, loop: Loop) -> None:
+        """Make sure that a training can be run in this way.
+
+        Raises:
+            UserError: instances cannot find the samples by their name, or cannot share a batch.
+        """
+        if not self._alone:
+            self._placements(loop)
+            _names(loop)
+
+    def _placements(self, loop: Loop) -> Sequence[Placement]:
+        placements = place("machine" if self.instances is None else str(self.instances), read_topology())
+        loop.config.check_shared(len(placements) * (self.machines.number if self.machines else 1))
+        return placements
 
     def identity(self, loop: Loop) -> str:
         """The hash of what decides the training: that of the loop, and whether gradients are rounded."""
@@ -67,10 +91,9 @@ class DataParallel:
             UserError: instances cannot find the samples by their name, or cannot share a batch.
             QuantkitError: see ``Loop.run`` and ``train_on_instances``.
         """
-        if self.instances is None and self.machines is None:
+        if self._alone:
             return loop.run(begun, progress, told), in_order(loop.feed.left_out)
-        placements = place("machine" if self.instances is None else str(self.instances), read_topology())
-        loop.config.check_shared(len(placements) * (self.machines.number if self.machines else 1))
+        placements = self._placements(loop)
         with scratch_folder() as folder:
             job = self._job(loop, folder)
             path = Path(job.checkpoint)
@@ -95,7 +118,7 @@ class DataParallel:
             validation,
             asdict(loop.config),
             self.workers,
-            loop.feed.samples.skip_bad,
+            (loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held else 0),
             str(loop.checkpoint or folder / "checkpoint"),
             loop.identity,
             self.kvstore,

@@ -198,8 +198,12 @@ def digest_of(samples: Samples, number: int) -> bytes:
     return digest.digest()
 
 
-def readable_in_any_order(samples: Samples) -> Samples:
+def readable_in_any_order(samples: Samples, processes: int = 1) -> Samples:
     """Samples that can be read in any order: as they are if they are ``independent``, else held in memory.
+
+    Args:
+        samples: the samples.
+        processes: how many of this machine hold them at once.
 
     Raises:
         DataError: there are none, one cannot be read, or they take more than half of the memory that is free.
@@ -207,7 +211,7 @@ def readable_in_any_order(samples: Samples) -> Samples:
     if samples.independent and samples.size:
         return samples
     free = available_memory()
-    most = None if free is None else int(free * _SHARE_HELD)
+    most = None if free is None else int(free * _SHARE_HELD / processes)
     held: list[Sample] = []
     taken = 0
     for sample in samples:

@@ -161,8 +161,9 @@ def loop_of(
     workers: int,
     communication: Communication,
     checkpoint: Optional[Path],
+    identity: Optional[str] = None,
 ) -> Loop:
-    """The training of a network, as one instance runs it.
+    """The training of a network, as one instance runs it; ``identity`` is computed where it is not given.
 
     Raises:
         DataError: the samples are fewer than a batch.
@@ -171,7 +172,7 @@ def loop_of(
     network = trainable(model.graph, last_layer(model.graph, model.name).name, config.freeze)
     place = communication.rank, communication.instances
     feed = Feed(samples, model, config, classes_of(model), workers, *place)
-    return Loop(network, feed, held, communication, checkpoint, identity_of(network, feed, held))
+    return Loop(network, feed, held, communication, checkpoint, identity or identity_of(network, feed, held))
 
 
 def result_of(

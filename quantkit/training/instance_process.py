@@ -2,9 +2,9 @@
 
     python -m quantkit.training.instance_process SETTINGS
 
-SETTINGS is a JSON object: a ``Job``, ``instances`` (of all machines), ``leads`` (it is the first of its machine),
-``cpus``, ``nodes`` and ``channel``. The one that leads writes the checkpoint, and tells its steps and epochs; each
-tells at the end which samples it has left out, or what stopped it.
+SETTINGS is a JSON object: a ``Job``, ``instances`` (of all machines), ``beside`` (of its own), ``leads`` (it is the
+first of its machine), ``cpus``, ``nodes`` and ``channel``. The one that leads writes the checkpoint, and tells its
+steps and epochs; each tells at the end which samples it has left out, or what stopped it.
 """
 
 from __future__ import annotations
@@ -69,22 +69,23 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     from quantkit.training.team import Job, Simulated
     from quantkit.training.trainable import Trainable
 
-    instances, leads = settings.pop("instances"), settings.pop("leads")
+    instances, beside, leads = (settings.pop(name) for name in ("instances", "beside", "leads"))
     simulated = settings.pop("simulated")
     job = Job(**settings, simulated=Simulated(**simulated) if simulated else None)
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
-    samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad))
+    samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad[0]), beside)
     communication: Communication = Alone()
     if instances > 1:
         communication = Horovod(job.compress) if job.kvstore == "horovod" else KVStore()
     held = None
     if job.validation is not None:
-        share = part_of(load_data(job.validation), communication.rank, communication.instances)
+        everything = skipping(load_data(job.validation), job.skip_bad[1])
+        share = part_of(everything, communication.rank, communication.instances)
         held = dataset(model, share)
     workers = worker_threads() if job.workers is None else job.workers
     path = Path(job.checkpoint)
-    rest = samples, held, config, workers, communication, path if leads else None
+    rest = samples, held, config, workers, communication, path if leads else None, job.identity
     if job.simulated is None:
         loop = loop_of(model, *rest)
     else:
@@ -113,7 +114,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
             heard = time.monotonic()
             send(channel, step=0)
 
-    replace(loop, identity=job.identity, alive=alive).run(begun, progress, tell)
+    replace(loop, alive=alive).run(begun, progress, tell)
     # Other machines may still ask the server of this one.
     communication.leave()
     return documents(in_order(loop.feed.left_out))

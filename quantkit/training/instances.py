@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Optional
 
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.data.left_out import LeftOut
 from quantkit.errors import InstanceError, TrainingError
 from quantkit.progress import Progress
+from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.epoch import epoch_of
 from quantkit.training.loop import Told
 from quantkit.training.machines import Machines
@@ -46,6 +48,7 @@ def train_on_instances(
 
     Raises:
         QuantkitError: what stopped an instance.
+        UserError: the checkpoint is damaged.
         TrainingError: instances are lost again and again.
     """
     losses, reached = 0, done
@@ -58,9 +61,15 @@ def train_on_instances(
                     told(epoch)
                 return team.left_out
         except InstanceError as error:
+            # The last epoch may be in the checkpoint, and untold.
+            found = read_checkpoint(Path(job.checkpoint), job.identity)
+            for epoch in found.epochs[reached:] if found else ():
+                losses, reached = 0, epoch.number
+                told(epoch)
             if machines is not None and machines.number > 1:
                 raise TrainingError(
-                    f"{error}; give the same command again on all machines, which go on after epoch {reached}"
+                    f"{error}; see what the others say, and give the same command again on all machines, which go on "
+                    f"after epoch {reached}"
                 ) from error
             losses += 1
             if losses > _RESTARTS:

@@ -152,8 +152,14 @@ class Loop:
                 check_alike(begun.best, self.network.graph.params)
             except (LookupError, ValueError) as error:
                 raise UserError(
-                    f"cannot go on from {self.checkpoint}: {error}; begin anew with --restart (restart=True)"
+                    f"cannot go on from {self.checkpoint or 'the checkpoint'}: {error}; begin anew with --restart "
+                    "(restart=True)"
                 ) from error
+            if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
+                raise DataError(
+                    "the instances do not go on from the same checkpoint; copy one to all machines, or begin anew with "
+                    "--restart (restart=True)"
+                )
         reached, done = begun, len(begun.epochs) if begun else 0
         with closing(self.feed.epochs(done + 1, self.config.epochs)) as batches:
             while reached is None or not self._is_done(reached):
@@ -166,10 +172,10 @@ class Loop:
 
     def _compare(self, done: int) -> None:
         """Make sure that all instances begin alike."""
-        if not all_have(self.communication, self.feed.digest(COMPARED)):
+        if not all_have(self.communication, bytes.fromhex(self.identity)):
             raise DataError(
-                f"the samples of {self.feed.samples.name} are not the same on all instances; give all the same files, "
-                "and the same options"
+                f"the network, its options or samples such as those of {self.feed.samples.name} are not the same on "
+                "all instances; give all the same files, and the same options"
             )
         if not all_have(self.communication, hashlib.sha256(str(done).encode()).digest()):
             raise DataError(
@@ -233,6 +239,7 @@ class Loop:
     def _after(self, epoch: Epoch, trained: TrainedNetwork, before: Optional[Checkpoint]) -> Checkpoint:
         """The checkpoint after an epoch."""
         epochs = (*(before.epochs if before else ()), epoch)
+        state = trained.state() if self.checkpoint is not None else {}
         if before is None or epoch.better_than(before.epochs[before.best_epoch - 1]):
-            return Checkpoint(self.identity, epochs, trained.state(), trained.params(), epoch.number)
-        return replace(before, epochs=epochs, state=trained.state())
+            return Checkpoint(self.identity, epochs, state, trained.params(), epoch.number)
+        return replace(before, epochs=epochs, state=state)

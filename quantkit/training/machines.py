@@ -79,6 +79,11 @@ class Machines:
             ) from error
         point = MeetingPoint(str(address[0]), int(port), own)
         if self.own == 0:
+            if point.host.startswith("127.") and host != "localhost" and not host.startswith("127."):
+                raise UserError(
+                    f"{host} is {point.host} here, which no other machine reaches; give machine 0's address in the "
+                    "network instead of its name (--scheduler)"
+                )
             _check_free(point)
         return point
 

@@ -12,7 +12,7 @@ import numpy as np
 from quantkit.backends.mxnet.calls import engine_calls, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.symbols import symbol_of
-from quantkit.ir.operators import auxiliary_inputs
+from quantkit.ir.operators import auxiliary_inputs, flag
 from quantkit.training.adamax import registered_adamax
 from quantkit.training.communication import Communication
 from quantkit.training.config import TrainingConfig
@@ -76,8 +76,8 @@ class TrainedNetwork:
             options = {**_options(config, loss), "lr_scheduler": rate_schedule(config, steps_per_epoch)}
             optimizer = registered_adamax() if config.optimizer == "adamax" else config.optimizer
             self._trainer = communication.trainer(learned, optimizer, options)
-        auxiliary = {tensor.node for node in network.graph.nodes for tensor in auxiliary_inputs(node)}
-        self._statistics = sorted(auxiliary)
+        moving = [node for node in network.graph.nodes if not flag(node, "use_global_stats")]
+        self._statistics = sorted({tensor.node for node in moving for tensor in auxiliary_inputs(node)})
 
     @property
     def rate(self) -> float:
@@ -115,13 +115,16 @@ class TrainedNetwork:
 
     def share_statistics(self) -> None:
         """Give the moving means and variances of all instances their mean over the instances."""
-        if self._communication.instances == 1:
+        if self._communication.instances == 1 or not self._statistics:
             return
         params = self.params()
-        for name in self._statistics:
-            mean = self._communication.total(params[name]) / self._communication.instances
+        own = [params[name] for name in self._statistics]
+        # One exchange of all takes about as long as one of each.
+        total = self._communication.total(np.concatenate([each.ravel() for each in own]))
+        means = np.split(total / self._communication.instances, np.cumsum([each.size for each in own])[:-1])
+        for name, mean, each in zip(self._statistics, means, own):
             with engine_calls("set statistics"):
-                self._params[name].set_data(self._mxnet.nd.array(mean))
+                self._params[name].set_data(self._mxnet.nd.array(mean.reshape(each.shape)))
 
     def digest(self) -> bytes:
         """The SHA-256 of all parameters."""

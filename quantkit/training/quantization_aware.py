@@ -126,6 +126,15 @@ def train_quantized(
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
     if workers is not None:
         workers = whole_number("workers", workers, 0, 4)
+    if distill and config.label_smoothing:
+        raise UserError(
+            "--label-smoothing (label_smoothing) is for labels; leave it out, or give --no-distill (distill=False)"
+        )
+    if distill and compress:
+        raise UserError(
+            "what scores of FP32 teach is too small for float16; leave --compress (compress) out, or learn labels "
+            "(--no-distill, distill=False)"
+        )
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
@@ -136,6 +145,7 @@ def train_quantized(
     wanted = worker_threads() if workers is None else workers
     loop = loop_of(model, network, distill, samples, held, config, wanted, Alone(), path)
     loop = replace(loop, identity=parallel.identity(loop))
+    parallel.check(loop)
     begun = None if path is None or restart else read_checkpoint(path, loop.identity)
     before = None
     if held is not None:
@@ -168,6 +178,7 @@ def loop_of(
     workers: int,
     communication: Communication,
     checkpoint: Optional[Path],
+    identity: Optional[str] = None,
 ) -> Loop:
     """The training of a simulated network, as one instance runs it; ``model`` is its FP32 original.
 
@@ -179,7 +190,7 @@ def loop_of(
     teacher = Teacher(model.graph.with_outputs([scores]).pruned())
     place = communication.rank, communication.instances
     feed = Feed(samples, model, config, classes_of(model), workers, *place, labelled=not distill)
-    identity = identity_of(network, feed, held, teacher.graph if distill else None)
+    identity = identity or identity_of(network, feed, held, teacher.graph if distill else None)
     return Loop(network, feed, held, communication, checkpoint, identity, teacher, distill)
 
 

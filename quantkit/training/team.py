@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
@@ -14,13 +14,16 @@ from quantkit.benchmark.placement.placement import Placement
 from quantkit.data.left_out import LeftOut
 from quantkit.deployment.child_messages import LOADING_PATIENCE
 from quantkit.deployment.child_process import ChildProcess
-from quantkit.errors import InstanceError
+from quantkit.errors import EngineError, InstanceError
 from quantkit.progress import Progress
 from quantkit.training.launch import KVStoreName, launch
 from quantkit.training.machines import Machines
 
 # Seconds without a step, after which instances count as hanging. The first step waits for the loading.
 _PATIENCE = 300.0
+
+# An instance may tell that another one is gone a little before that one has ended.
+_LOOKS, _LOOK_EVERY = 10, 0.1
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Job:
         validation: that of the validation samples.
         config: of the training.
         workers: of each instance; None: one for each of its processors.
-        skip_bad: how many samples each instance may leave out.
+        skip_bad: how many training and validation samples each instance may leave out.
         checkpoint: the path of the file.
         identity: the hash of what decides the training.
         kvstore: through what instances exchange gradients.
@@ -63,7 +66,7 @@ class Job:
     validation: Optional[str]
     config: Mapping[str, Any]
     workers: Optional[int]
-    skip_bad: int
+    skip_bad: tuple[int, int]
     checkpoint: str
     identity: str
     kvstore: KVStoreName
@@ -102,6 +105,7 @@ class Team:
                     "cpus": placement.cpus,
                     "nodes": placement.nodes,
                     "instances": self._number,
+                    "beside": len(self._placements),
                     "leads": not self._instances,
                 }
                 noun, variables = "an instance of the training", start.variables(place)
@@ -118,7 +122,10 @@ class Team:
         self, noun: str, module: str, settings: Mapping[str, Any], variables: Mapping[str, str], threads: int
     ) -> ChildProcess:
         everything = environment(**variables, OMP_NUM_THREADS=str(threads))
-        process = ChildProcess(noun, f"quantkit.training.{module}", settings, everything)
+        try:
+            process = ChildProcess(noun, f"quantkit.training.{module}", settings, everything)
+        except OSError as error:
+            raise InstanceError("start", f"{noun} cannot be started: {error.strerror or error}") from error
         self._stack.callback(process.close)
         return process
 
@@ -147,20 +154,51 @@ class Team:
                 process = channels[channel] if channel is not None else None
                 if channel is None or process is None:
                     continue
-                message = process.answer(_PATIENCE)
+                message = self._message(process, channels)
                 patience = _PATIENCE
-                deadline = time.monotonic() + patience
                 if "left_out" in message:
                     self._left_out |= {each["position"]: LeftOut(**each) for each in message["left_out"]}
                     del channels[channel]
                 else:
                     yield message
-            for process in (*self._others, *self._instances):
-                # One that is done may be gone.
-                if not process.lives() and (process in self._others or process.channel in channels):
-                    raise process.gone()
+                # Who is told may have taken long.
+                deadline = time.monotonic() + patience
+            if (lost := self._lost(channels)) is not None:
+                raise lost
             if time.monotonic() > deadline:
-                raise InstanceError("hung", f"no instance of the training made a step for {patience:.0f} s")
+                raise InstanceError("hung", self._silence(patience))
+
+    def _message(self, process: ChildProcess, waited_for: Container[object]) -> dict[str, Any]:
+        """What an instance tells.
+
+        Raises:
+            InstanceError: it is lost, or tells of an error that comes from the loss of another one.
+            QuantkitError: what it tells has stopped it.
+        """
+        try:
+            return process.answer(_PATIENCE)
+        except EngineError as error:
+            for _ in range(_LOOKS):
+                if (lost := self._lost(waited_for)) is not None:
+                    raise lost from error
+                time.sleep(_LOOK_EVERY)
+            if self._machines is not None and self._machines.number > 1:
+                raise InstanceError("crashed", str(error)) from error
+            raise
+
+    def _lost(self, waited_for: Container[object]) -> Optional[InstanceError]:
+        """How a process ended that should not have; one that is done may be gone."""
+        needed = [*self._others, *(each for each in self._instances if each.channel in waited_for)]
+        return next((each.gone() for each in needed if not each.lives()), None)
+
+    def _silence(self, patience: float) -> str:
+        machines = self._machines
+        if patience == LOADING_PATIENCE and machines is not None and machines.number > 1:
+            return (
+                f"the machines did not meet at {machines.scheduler} within {patience:.0f} s; start machine 0 there, "
+                "and as many instances on each"
+            )
+        return f"no instance of the training made a step for {patience:.0f} s"
 
 
 def _steps(messages: Iterator[Mapping[str, Any]], steps: int, told: list[Mapping[str, Any]]) -> Iterator[int]:

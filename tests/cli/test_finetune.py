@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 from PIL import Image
 
-from quantkit.bundle.file_names import SYMBOL
+from quantkit.bundle.file_names import ONNX, SYMBOL
 from tests.bad_images import digits_folder
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
 from tests.processes import commands
@@ -234,9 +234,10 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
 
 
 @pytest.mark.requires("two-cpus")
+@pytest.mark.requires("onnx")
 def test_instances_train_a_bundle_towards_labels(run: Run, card: Path, photos: Path, int8_engine: None) -> None:
-    made = run("quantize", card, "--calib-data", photos, "--preset", "none", "--no-latency", "--out", "b-int8")
-    assert made.exit_code == 0, made.stderr
+    given = ("--calib-data", photos, "--preset", "none", "--no-latency", "--format", "mxnet,onnx", "--out", "b-int8")
+    assert run("quantize", card, *given).exit_code == 0
     words = ("--reference", card, "--train", photos, "--batch-size", 12, "--epochs", 2, "--no-distill")
     result = run("finetune", "b-int8", "--qat", *words, "--freeze", "*_log_range", "--instances", "2x1:smt", "--json")
     assert result.exit_code == 0, result.stderr
@@ -244,6 +245,7 @@ def test_instances_train_a_bundle_towards_labels(run: Run, card: Path, photos: P
     assert [epoch["samples"] for epoch in document["epochs"]] == [36, 36]
     # Towards labels the loss is a cross-entropy, which starts near that of a guess among seven classes.
     assert document["epochs"][0]["loss"] > 0.5
+    assert Path("b-int8-qat", ONNX).is_file()
     symbols = [Path(bundle, SYMBOL).read_bytes() for bundle in ("b-int8", "b-int8-qat")]
     assert symbols[0] == symbols[1]
     assert run("verify", "b-int8-qat").exit_code == 0
@@ -256,7 +258,10 @@ def test_instances_train_a_bundle_towards_labels(run: Run, card: Path, photos: P
         (["--reference", "tiny.toml", "--classes", 3], "--classes is not for --qat; leave it out"),
         (["--reference", "tiny.toml", "--machine", 1], "--machine and --scheduler go with --machines"),
         (["--reference", "tiny.toml", "--quantize"], "--quantize is not for --qat; leave it out"),
-        (["--reference", "tiny.toml", "--label-smoothing", 0.1], "--label-smoothing is for labels; leave it out, or"),
+        (
+            ["--reference", "tiny.toml", "--label-smoothing", 0.1],
+            "--label-smoothing (label_smoothing) is for labels; leave it out, or",
+        ),
         (["--reference", "tiny.toml", "--out", "."], "--out . has no name of its own"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Optional
@@ -77,10 +78,11 @@ def test_the_command_line_chooses_networks_and_batch_sizes(monkeypatch: pytest.M
     assert (tmp_path / "x.md").read_text() == time_spent.page(document)
 
 
-def test_only_the_int8_form_has_int8_kernels(int8_engine: None) -> None:
-    from time_spent import rows
+def test_only_the_int8_form_has_int8_kernels(int8_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time_spent
 
-    found = {row.form: row for row in rows("cifar_resnet20_v1", [2])}
+    monkeypatch.setattr(time_spent, "profile_network", partial(time_spent.profile_network, runs=3))
+    found = {row.form: row for row in time_spent.rows("cifar_resnet20_v1", [2])}
     assert list(found) == ["as loaded", "fused", "INT8"]
     assert [row.spent.int8 > 0 for row in found.values()] == [False, False, True]
     assert all(row.batch == 2 and row.spent.floating > 0 for row in found.values())

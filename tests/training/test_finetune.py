@@ -170,6 +170,8 @@ def test_what_does_not_fit_is_told_before_anything_runs() -> None:
         trained(classes=2)
     with pytest.raises(ModelError, match="only classifiers can be fine-tuned"):
         finetune(replace(tiny(), task="segmentation"), coloured(96))
+    with pytest.raises(UserError, match=r"--kvstore and --compress .* are for instances; give --instances"):
+        trained(kvstore="horovod")
     with pytest.raises(DataError, match="has no class for each sample; give labelled samples"):
         trained(validation=arrays(np.zeros((4, SIZE, SIZE, 3), np.uint8)))
 

@@ -54,9 +54,13 @@ def test_compressed_gradients_are_rounded(data: str, undisturbed: FineTuned, tmp
         trained(data, kvstore="horovod", checkpoint=path)
 
 
-@pytest.mark.parametrize("module", ["instance_process", "horovod_rendezvous"])
-def test_a_killed_process_changes_nothing(data: str, undisturbed: FineTuned, module: str, tmp_path: Path) -> None:
-    result = trained_with_a_loss(data, module, tmp_path / "checkpoint", kvstore="horovod")
+@pytest.mark.parametrize(
+    ("module", "number"), [("instance_process", 0), ("instance_process", 1), ("horovod_rendezvous", 0)]
+)
+def test_a_killed_process_changes_nothing(
+    data: str, undisturbed: FineTuned, module: str, number: int, tmp_path: Path
+) -> None:
+    result = trained_with_a_loss(data, module, number, tmp_path / "checkpoint", kvstore="horovod")
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
     assert not left_running()
 

@@ -57,14 +57,19 @@ def run(training: Loop) -> list[Epoch]:
     return told
 
 
-# The exchanges: samples, the epochs before, then in each epoch two statistics, parameters, its figures, its validation.
-SAMPLES, BEFORE, PARAMETERS, FIGURES, JUDGED = 0, 1, 4, 5, 6
+# The exchanges: what decides the training and the epochs before, then of each epoch: statistics, parameters, figures,
+# validation.
+ALL, BEFORE, _, PARAMETERS, FIGURES, JUDGED = range(6)
 
 
 @pytest.mark.parametrize(
     ("odd", "error", "words"),
     [
-        (SAMPLES, DataError, "the samples of coloured are not the same on all instances; give all the same files"),
+        (
+            ALL,
+            DataError,
+            "samples such as those of coloured are not the same on all instances; give all the same files",
+        ),
         (BEFORE, DataError, "do not go on after the same epoch, here after 0; copy the newest checkpoint to all"),
         (PARAMETERS, TrainingError, "the instances have different parameters after epoch 1: what they exchanged was"),
     ],

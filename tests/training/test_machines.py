@@ -51,3 +51,11 @@ def test_a_port_that_is_taken_is_told() -> None:
 def test_instances_of_one_machine_meet_where_nobody_else_comes() -> None:
     first, second = on_this_machine(), on_this_machine()
     assert first.host == first.own == "127.0.0.1" and first.port != second.port
+
+
+def test_a_name_that_leads_nowhere_else_is_no_meeting_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in /etc/hosts of Debian, which gives a machine's own name an address of the loopback interface."""
+    found = [(socket.AF_INET, socket.SOCK_DGRAM, 0, "", ("127.0.1.1", 9000))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: found)
+    with pytest.raises(UserError, match=r"trainer is 127\.0\.1\.1 here, which no other machine reaches; give machine"):
+        Machines(2, 0, "trainer:9000").meeting_point()

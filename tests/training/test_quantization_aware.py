@@ -201,3 +201,10 @@ def test_wrong_arguments_are_told(spoiled: QuantizedModel) -> None:
         train_quantized("net-int8", coloured(96))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="fewer than a batch of 1000"):
         trained(spoiled, config=replace(CONFIG, batch_size=1000))
+
+
+def test_what_scores_cannot_be_learned_with_is_refused(spoiled: QuantizedModel) -> None:
+    with pytest.raises(UserError, match="is for labels; leave it out, or give --no-distill"):
+        trained(spoiled, config=replace(CONFIG, label_smoothing=0.1))
+    with pytest.raises(UserError, match="what scores of FP32 teach is too small for float16; leave --compress"):
+        trained(spoiled, compress=True, kvstore="horovod", instances=2)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
+from quantkit.errors import EngineError, InstanceError
 from quantkit.progress import T
+from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
 
-JOB = Job("card.toml", "photos", None, {"epochs": 2}, None, 0, "checkpoint", "", "dist_sync", False, None)
+JOB = Job("card.toml", "photos", None, {"epochs": 2}, None, (0, 0), "checkpoint", "", "dist_sync", False, None)
 
 
 def told(messages: Iterable[dict[str, Any]], done: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[Any]]:
@@ -49,3 +51,45 @@ def test_a_training_goes_on_with_the_epoch_after_the_last(monkeypatch: pytest.Mo
 def test_a_training_that_ends_early_ends_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, epochs = told([epoch(1)], 0, monkeypatch)
     assert shown == ["epoch 1 of 2: 3", *STEPS, "epoch 2 of 2: 3"] and epochs == [{"number": 1}]
+
+
+class Process:
+    """One that tells of an error, or has ended."""
+
+    def __init__(self, lives: bool) -> None:
+        self._lives, self.channel = lives, object()
+
+    def answer(self, patience: float) -> dict[str, Any]:
+        raise EngineError("the connection was reset")
+
+    def lives(self) -> bool:
+        return self._lives
+
+    def gone(self) -> InstanceError:
+        return InstanceError("killed", "it was killed")
+
+
+@pytest.mark.parametrize(
+    ("machines", "other_lives", "error", "words"),
+    [
+        (None, False, InstanceError, "it was killed"),
+        (None, True, EngineError, "the connection was reset"),
+        (Machines(2, 1, "10.0.0.1:9000"), True, InstanceError, "the connection was reset"),
+    ],
+)
+def test_an_error_that_comes_from_a_loss_is_a_loss(
+    machines: Optional[Machines],
+    other_lives: bool,
+    error: type[Exception],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("quantkit.training.team._LOOKS", 1)
+    team, one, other = Team(JOB, [], machines), Process(lives=True), Process(other_lives)
+    monkeypatch.setattr(team, "_instances", [one, other])
+    with pytest.raises(error, match=words):
+        team._message(one, {one.channel, other.channel})  # type: ignore[arg-type]
+    if not other_lives:
+        # One that is done may be gone.
+        with pytest.raises(EngineError):
+            team._message(one, {one.channel})  # type: ignore[arg-type]
