@@ -39,11 +39,11 @@ class DataParallel:
         ExtraMissing: Horovod is not installed.
     """
 
-    instances: Union[str, int, None] = None
-    machines: Optional[Machines] = None
-    kvstore: KVStoreName = "dist_sync"
-    compress: bool = False
-    workers: Optional[int] = None
+    instances: Union[str, int, None]
+    machines: Optional[Machines]
+    kvstore: KVStoreName
+    compress: bool
+    workers: Optional[int]
 
     def __post_init__(self) -> None:
         """Refuse what no instances can do."""
