@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -95,10 +96,8 @@ class DataParallel:
             return loop.run(begun, progress, told), in_order(loop.feed.left_out)
         placements = self._placements(loop)
         with scratch_folder() as folder:
-            job = self._job(loop, folder)
+            job = self._job(loop, begun, folder)
             path = Path(job.checkpoint)
-            if begun is None:
-                path.unlink(missing_ok=True)
             done = len(begun.epochs) if begun else 0
             left_out = train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
             reached = read_checkpoint(path, loop.identity)
@@ -106,12 +105,14 @@ class DataParallel:
             raise TrainingError(f"the checkpoint {path} was removed; give the same command again")
         return reached, left_out
 
-    def _job(self, loop: Loop, folder: Path) -> Job:
+    def _job(self, loop: Loop, begun: Optional[Checkpoint], folder: Path) -> Job:
         train, validation = _names(loop)
         model, simulated = loop.feed.model, None
         if loop.teacher is not None:
             symbol, params = write_graph(loop.network.graph, folder, "simulated")
-            simulated = Simulated(str(symbol), str(params), tuple(sorted(loop.network.learned)), loop.distill)
+            learned = folder / "learned.json"
+            learned.write_text(json.dumps(sorted(loop.network.learned)), encoding="utf-8")
+            simulated = Simulated(str(symbol), str(params), str(learned), loop.distill)
         return Job(
             str(write_network(model, loop.feed.classes, folder, model.name, "", {})),
             train,
@@ -121,6 +122,7 @@ class DataParallel:
             (loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held else 0),
             str(loop.checkpoint or folder / "checkpoint"),
             loop.identity,
+            begun is None,
             self.kvstore,
             self.compress,
             simulated,

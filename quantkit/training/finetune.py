@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
 
-from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.left_out import LeftOut
-from quantkit.data.samples import Samples, are_labelled, skipping
+from quantkit.data.samples import are_labelled, skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, UserError
 from quantkit.host.threads import worker_threads
@@ -18,16 +17,16 @@ from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model, Source
 from quantkit.progress import Progress, silent
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
-from quantkit.training.communication import Alone, Communication
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import Feed, readable_in_any_order
+from quantkit.training.feed import readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import Loop, Told, identity_of, untold
+from quantkit.training.loop import Loop, Told, untold
+from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
-from quantkit.training.trainable import trainable
+from quantkit.training.trainable import Trainable, trainable
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +129,8 @@ def finetune(
     held = None if validation_data is None else dataset(base, validation_data)
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
-    loop = loop_of(base, samples, held, config, worker_threads() if workers is None else workers, Alone(), checkpoint)
+    inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, checkpoint)
+    loop = inputs.loop(base, trainable_classifier(base, config))
     loop = replace(loop, identity=parallel.identity(loop))
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
     reached, left_out = parallel.run(loop, begun, progress, told)
@@ -153,26 +153,14 @@ def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str]
     return replace(base, labels=tuple(labels) or base.labels)
 
 
-def loop_of(
-    model: Model,
-    samples: Samples,
-    held: Optional[CalibrationDataset],
-    config: TrainingConfig,
-    workers: int,
-    communication: Communication,
-    checkpoint: Optional[Path],
-    identity: Optional[str] = None,
-) -> Loop:
-    """The training of a network, as one instance runs it; ``identity`` is computed where it is not given.
+def trainable_classifier(model: Model, config: TrainingConfig) -> Trainable:
+    """A classifier with what is trained of it.
 
     Raises:
-        DataError: the samples are fewer than a batch.
-        UserError: the configuration does not fit the network, the samples or the instances.
+        ModelError: it does not end with class scores.
+        UserError: something to be frozen is not there, or nothing is left to learn.
     """
-    network = trainable(model.graph, last_layer(model.graph, model.name).name, config.freeze)
-    place = communication.rank, communication.instances
-    feed = Feed(samples, model, config, classes_of(model), workers, *place)
-    return Loop(network, feed, held, communication, checkpoint, identity or identity_of(network, feed, held))
+    return trainable(model.graph, last_layer(model.graph, model.name).name, config.freeze)
 
 
 def result_of(

@@ -62,10 +62,11 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.feed import part_of, readable_in_any_order
-    from quantkit.training.finetune import loop_of
+    from quantkit.training.finetune import trainable_classifier
     from quantkit.training.horovod import Horovod
     from quantkit.training.kvstore import KVStore
-    from quantkit.training.quantization_aware import loop_of as simulated_loop_of
+    from quantkit.training.loop_inputs import LoopInputs
+    from quantkit.training.quantization_aware import teacher_of
     from quantkit.training.team import Job, Simulated
     from quantkit.training.trainable import Trainable
 
@@ -85,14 +86,14 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
         held = dataset(model, share)
     workers = worker_threads() if job.workers is None else job.workers
     path = Path(job.checkpoint)
-    rest = samples, held, config, workers, communication, path if leads else None, job.identity
+    inputs = LoopInputs(samples, held, config, workers, path if leads else None, communication, job.identity)
     if job.simulated is None:
-        loop = loop_of(model, *rest)
+        loop = inputs.loop(model, trainable_classifier(model, config))
     else:
         graph = read_graph(Path(job.simulated.symbol), Path(job.simulated.params))
-        network = Trainable(graph, frozenset(job.simulated.learned))
-        loop = simulated_loop_of(model, network, job.simulated.distill, *rest)
-    begun = read_checkpoint(path, job.identity)
+        learned = frozenset(json.loads(Path(job.simulated.learned).read_text("utf-8")))
+        loop = inputs.loop(model, Trainable(graph, learned), teacher_of(model), job.simulated.distill)
+    begun = None if job.anew else read_checkpoint(path, job.identity)
 
     heard = 0.0
 

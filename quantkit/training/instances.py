@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -54,15 +55,15 @@ def train_on_instances(
     losses, reached = 0, done
     while True:
         try:
-            with Team(job, placements, machines) as team:
+            with Team(replace(job, anew=job.anew and not reached), placements, machines) as team:
                 for message in team.epochs(reached, steps, progress):
                     epoch = epoch_of(message)
                     losses, reached = 0, epoch.number
                     told(epoch)
                 return team.left_out
         except InstanceError as error:
-            # The last epoch may be in the checkpoint, and untold.
-            found = read_checkpoint(Path(job.checkpoint), job.identity)
+            # The last epoch may be in the checkpoint, and untold. Before the first, an older training's may be there.
+            found = None if job.anew and not reached else read_checkpoint(Path(job.checkpoint), job.identity)
             for epoch in found.epochs[reached:] if found else ():
                 losses, reached = 0, epoch.number
                 told(epoch)

@@ -16,21 +16,16 @@ import numpy as np
 
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import DataError, TrainingError, UserError
-from quantkit.formats.mxnet import nnvm
-from quantkit.ir.graph import Graph
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoint
 from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import Feed, TrainingBatch, digest_of
+from quantkit.training.feed import Feed, TrainingBatch
 from quantkit.training.network import LossName, TrainedNetwork
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
 from quantkit.training.validation import Validated, validated
-
-COMPARED = 32
-"""Samples by which two sets are told apart."""
 
 Told = Callable[[Epoch], object]
 """Is given each epoch when it is done."""
@@ -48,32 +43,6 @@ def _diverges(what: str, rate: float) -> TrainingError:
     )
 
 
-def identity_of(
-    network: Trainable, feed: Feed, held: Optional[CalibrationDataset], learned: Optional[Graph] = None
-) -> str:
-    """The hash of what decides a training: the network, the samples, and the configuration.
-
-    Args:
-        network: what is trained.
-        feed: the samples, of which some are compared by their content.
-        held: those that each epoch is judged on.
-        learned: the network whose scores are learned; None: labels are.
-    """
-    parts = (
-        nnvm.sha256_of(network.graph),
-        *sorted(network.learned),
-        feed.config.sha256,
-        feed.samples.name,
-        str(len(feed.samples)),
-        str(feed.classes),
-        f"{held.name} {held.size} {digest_of(held.samples, COMPARED).hex()}" if held else "",
-        repr((feed.model.preparation, feed.model.input_shape)),
-        nnvm.sha256_of(learned) if learned else "",
-        feed.digest(COMPARED).hex(),
-    )
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
 @dataclass(frozen=True, eq=False)
 class Loop:
     """A training, as one instance runs it.
@@ -84,7 +53,7 @@ class Loop:
         held: those that each epoch is judged on; None: it is not.
         communication: the instances.
         checkpoint: where the state goes after each epoch; None: nowhere.
-        identity: see ``identity_of``.
+        identity: the hash of what decides the training.
         teacher: the network whose classes validation compares with; None: it compares with labels.
         distill: learn the teacher's scores; else the labels.
         alive: is called now and then while no step is made.
@@ -241,5 +210,7 @@ class Loop:
         epochs = (*(before.epochs if before else ()), epoch)
         state = trained.state() if self.checkpoint is not None else {}
         if before is None or epoch.better_than(before.epochs[before.best_epoch - 1]):
-            return Checkpoint(self.identity, epochs, state, trained.params(), epoch.number)
+            # Of several instances, those that write checkpoints keep the best network.
+            kept = self.checkpoint is not None or self.communication.instances == 1
+            return Checkpoint(self.identity, epochs, state, trained.params() if kept else {}, epoch.number)
         return replace(before, epochs=epochs, state=state)

@@ -15,7 +15,6 @@ from typing import Optional, Union
 import numpy as np
 
 from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
-from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
@@ -29,14 +28,14 @@ from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.algorithms.stage import with_pre_add_ranges
 from quantkit.training.augmentation import NONE
 from quantkit.training.checkpoint import read_checkpoint
-from quantkit.training.communication import Alone, Communication
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import Feed, readable_in_any_order
+from quantkit.training.feed import readable_in_any_order
 from quantkit.training.head import classes_of
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import Loop, Told, identity_of, untold
+from quantkit.training.loop import Told, untold
+from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
 from quantkit.training.simulated.trained_form import TrainedForm, trained_form
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
@@ -142,8 +141,8 @@ def train_quantized(
     form, network = trainable_of(simulated, config.freeze)
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
     held = None if validation_data is None else dataset(model, validation_data)
-    wanted = worker_threads() if workers is None else workers
-    loop = loop_of(model, network, distill, samples, held, config, wanted, Alone(), path)
+    inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, path)
+    loop = inputs.loop(model, network, teacher_of(model), distill)
     loop = replace(loop, identity=parallel.identity(loop))
     parallel.check(loop)
     begun = None if path is None or restart else read_checkpoint(path, loop.identity)
@@ -168,30 +167,10 @@ def train_quantized(
     )
 
 
-def loop_of(
-    model: Model,
-    network: Trainable,
-    distill: bool,
-    samples: Samples,
-    held: Optional[CalibrationDataset],
-    config: TrainingConfig,
-    workers: int,
-    communication: Communication,
-    checkpoint: Optional[Path],
-    identity: Optional[str] = None,
-) -> Loop:
-    """The training of a simulated network, as one instance runs it; ``model`` is its FP32 original.
-
-    Raises:
-        DataError: the samples are fewer than a batch.
-        UserError: the configuration does not fit the samples or the instances.
-    """
+def teacher_of(model: Model) -> Teacher:
+    """The FP32 original as the one that an INT8 network learns from."""
     scores = before_softmax(model.graph, model.graph.outputs[0])
-    teacher = Teacher(model.graph.with_outputs([scores]).pruned())
-    place = communication.rank, communication.instances
-    feed = Feed(samples, model, config, classes_of(model), workers, *place, labelled=not distill)
-    identity = identity or identity_of(network, feed, held, teacher.graph if distill else None)
-    return Loop(network, feed, held, communication, checkpoint, identity, teacher, distill)
+    return Teacher(model.graph.with_outputs([scores]).pruned())
 
 
 def trainable_of(simulated: SimulatedTraining, freeze: Sequence[str]) -> tuple[TrainedForm, Trainable]:

@@ -33,13 +33,13 @@ class Simulated:
     Attributes:
         symbol: the path of its training graph's symbol.
         params: that of its parameters.
-        learned: the names of those that are trained.
+        learned: that of a JSON list with the names of those that are trained.
         distill: learn the scores of the card's network; else the labels.
     """
 
     symbol: str
     params: str
-    learned: Sequence[str]
+    learned: str
     distill: bool
 
 
@@ -56,6 +56,7 @@ class Job:
         skip_bad: how many training and validation samples each instance may leave out.
         checkpoint: the path of the file.
         identity: the hash of what decides the training.
+        anew: whether the training begins anew, whatever the checkpoint holds.
         kvstore: through what instances exchange gradients.
         compress: whether they send them as float16.
         simulated: the INT8 form of the card's network, which is trained instead.
@@ -69,6 +70,7 @@ class Job:
     skip_bad: tuple[int, int]
     checkpoint: str
     identity: str
+    anew: bool
     kvstore: KVStoreName
     compress: bool
     simulated: Optional[Simulated]

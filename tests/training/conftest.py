@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.api import quantize
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.data.arrays import arrays
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples
 from quantkit.models.model import Model, Source
+from quantkit.quantization.config import QuantizationConfig
 from tests.networks import DATA, Builder
 
 SIZE = 8
@@ -39,3 +42,10 @@ def coloured(count: int, seed: int = 0, noise: float = 40.0) -> Samples:
 @pytest.fixture(scope="package", autouse=True)
 def training_engine(engine: None) -> None:
     """All of it runs in MXNet."""
+
+
+@pytest.fixture(scope="package")
+def spoiled(int8_engine: None) -> QuantizedModel:
+    """A network whose calibration has seen but faint images, so that much is clipped."""
+    faint = arrays((np.stack([sample.image for sample in coloured(24)]) // 4 + 96).astype(np.uint8), name="faint")
+    return quantize(tiny(normalized=False), faint, QuantizationConfig(num_samples=24, preset="none"))

@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import DataError, UserError
 from quantkit.training.finetune import FineTuned
+from quantkit.training.launch import KVStoreName
+from quantkit.training.quantization_aware import train_quantized
 from tests.requirements import requires
 from tests.training.conftest import coloured
-from tests.training.test_instances import CONFIG, left_running, params, stored, trained, trained_with_a_loss
+from tests.training.test_instances import CONFIG, TWO, left_running, params, stored, trained, trained_with_a_loss
+from tests.training.test_quantization_aware import CONFIG as INT8_CONFIG
 
 requires("horovod")
 
@@ -63,6 +67,19 @@ def test_a_killed_process_changes_nothing(
     result = trained_with_a_loss(data, module, number, tmp_path / "checkpoint", kvstore="horovod")
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
     assert not left_running()
+
+
+def test_an_int8_network_is_trained_as_through_the_parameter_server(
+    spoiled: QuantizedModel, data: str, tmp_path: Path
+) -> None:
+    ways: tuple[KVStoreName, ...] = ("horovod", "dist_sync")
+    one, other = (
+        train_quantized(spoiled, data, data, config=INT8_CONFIG, workers=1, instances=TWO, kvstore=kvstore)
+        for kvstore in ways
+    )
+    assert one.best == other.best > 0
+    graphs = [each.network.network.graph.params for each in (one, other)]
+    assert all(np.array_equal(graphs[1][name], value) for name, value in graphs[0].items())
 
 
 def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:

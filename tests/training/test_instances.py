@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from quantkit.data.sources import load_data
 from quantkit.errors import DataError, TrainingError, UserError
+from quantkit.progress import T
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned, finetune
@@ -174,3 +176,64 @@ def test_what_instances_cannot_share_is_refused(data: str) -> None:
         trained(data, instances=0)
     with pytest.raises(UserError, match="there is no placement 'many'"):
         trained(data, instances="many")
+
+
+def test_an_older_checkpoint_stays_until_a_new_training_has_one(
+    data: str, undisturbed: FineTuned, tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoint"
+    trained(data, replace(CONFIG, epochs=1, learning_rate=0.1), checkpoint=path)
+    older, begun, told = path.read_bytes(), list[str](), list[int]()
+
+    def disturb(stream: Iterable[T], total: int, title: str) -> Iterable[T]:
+        begun.append(title)
+        assert told or path.read_bytes() == older
+        if len(begun) == 1:
+            killed("instance_process")()
+        return stream
+
+    with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch 0"):
+        result = trained(
+            data, checkpoint=path, restart=True, progress=disturb, told=lambda epoch: told.append(epoch.number)
+        )
+    assert begun == [f"epoch {number} of 3" for number in (1, 1, 2, 3)]
+    assert told == [1, 2, 3] and path.read_bytes() != older
+    assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
+
+
+def test_a_training_goes_on_with_another_number_of_instances(data: str, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+
+    def interrupt(epoch: Epoch) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(data, normalized=False, checkpoint=path, told=interrupt)
+    assert not left_running()
+    on_one = trained(data, normalized=False, checkpoint=path, instances=None)
+    assert on_one.resumed == 1 and len(on_one.epochs) == 3
+    for name, value in params(trained(data, normalized=False)).items():
+        # Sums of float32 in another order, over eight steps.
+        assert params(on_one)[name] == pytest.approx(value, rel=1e-4, abs=1e-5)
+
+
+def test_instances_end_early_together(data: str) -> None:
+    """A rate this small changes no parameter, so that the first epoch stays the best."""
+    result = trained(data, replace(CONFIG, patience=1, learning_rate=1e-30), normalized=False)
+    assert [epoch.number for epoch in result.epochs] == [1, 2] and result.best == 1 and result.stopped_early
+    assert not left_running()
+
+
+def test_samples_that_instances_leave_out_are_told_once(tmp_path: Path) -> None:
+    for number, sample in enumerate(coloured(33)):
+        folder = tmp_path / "images" / f"class {sample.label}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(sample.image).save(folder / f"{number:02}.png")
+    bad = tmp_path / "images" / "class 1" / "13.png"
+    bad.write_bytes(bad.read_bytes()[:60])
+    options = {"config": replace(CONFIG, epochs=2), "instances": TWO, "workers": 1}
+    with pytest.raises(DataError, match=r"13\.png"):
+        finetune(tiny(), str(tmp_path / "images"), **options)
+    result = finetune(tiny(), str(tmp_path / "images"), skip_bad=1, **options)
+    (left_out,) = result.left_out
+    assert "13.png" in str(left_out) and len(result.epochs) == 2

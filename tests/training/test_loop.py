@@ -17,8 +17,9 @@ from quantkit.training.augmentation import NONE
 from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
-from quantkit.training.finetune import loop_of
+from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop import Loop
+from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.validation import Validated
 from tests.training.conftest import coloured, tiny
 
@@ -48,7 +49,8 @@ def loop(
     normalized: bool = True,
 ) -> Loop:
     model = tiny(normalized=normalized)
-    return loop_of(model, coloured(48), dataset(model, coloured(30, 1)), config, 0, communication, checkpoint)
+    inputs = LoopInputs(coloured(48), dataset(model, coloured(30, 1)), config, 0, checkpoint, communication)
+    return inputs.loop(model, trainable_classifier(model, config))
 
 
 def run(training: Loop) -> list[Epoch]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.api import evaluate, quantize
+from quantkit.api import evaluate
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.read import read_bundle
@@ -20,7 +20,6 @@ from quantkit.data.arrays import arrays
 from quantkit.data.batches import prepare
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError, SampleError, UserError
-from quantkit.quantization.config import QuantizationConfig
 from quantkit.training.augmentation import NONE
 from quantkit.training.config import OptimizerName
 from quantkit.training.epoch import Epoch
@@ -36,13 +35,6 @@ CONFIG = replace(QUANTIZATION_AWARE, epochs=2, batch_size=16, learning_rate=1e-2
 
 def without_labels(samples: Samples) -> Samples:
     return arrays(np.stack([sample.image for sample in samples]), name=samples.name)
-
-
-@pytest.fixture(scope="module")
-def spoiled(int8_engine: None) -> QuantizedModel:
-    """A network whose calibration has seen but faint images, so that much is clipped."""
-    faint = arrays((np.stack([sample.image for sample in coloured(24)]) // 4 + 96).astype(np.uint8), name="faint")
-    return quantize(tiny(normalized=False), faint, QuantizationConfig(num_samples=24, preset="none"))
 
 
 def trained(network: QuantizedModel, **options: Any) -> TrainedInt8:
@@ -111,12 +103,12 @@ def test_two_instances_train_what_one_does(spoiled: QuantizedModel, tmp_path: Pa
     )
     assert one.best == two.best > 0
     for first, second in zip(one.epochs, two.epochs):
-        assert second.loss == pytest.approx(first.loss, rel=1e-3)
+        assert second.loss == pytest.approx(first.loss, rel=1e-5)
         assert second.validated is not None and second.validated.samples == 60
     of_one, of_two = (each.network.network.graph.params for each in (one, two))
     for name, value in of_one.items():
-        # Sums of float32 in another order; where one decides a rounding, the step is another one.
-        assert of_two[name] == pytest.approx(value, rel=1e-3, abs=1e-3)
+        # Sums of float32 in another order, over twelve steps; other samples would move weights by 1e-3.
+        assert of_two[name] == pytest.approx(value, rel=1e-5, abs=1e-5)
     with pytest.raises(UserError, match="coloured is not the whole of a folder or a file; give one, or no instances"):
         trained(spoiled, instances=2)
 

@@ -12,7 +12,7 @@ from quantkit.progress import T
 from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
 
-JOB = Job("card.toml", "photos", None, {"epochs": 2}, None, (0, 0), "checkpoint", "", "dist_sync", False, None)
+JOB = Job("card.toml", "photos", None, {"epochs": 2}, None, (0, 0), "checkpoint", "", False, "dist_sync", False, None)
 
 
 def told(messages: Iterable[dict[str, Any]], done: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[Any]]:
