@@ -71,17 +71,18 @@ docs: .venv-docs/installed
 	.venv-docs/bin/python -m pip install --quiet --editable '.[docs,report]'
 	touch $@
 
-# Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
-# `--randomly-seed` and the number that is printed at the end repeat it.
+# Tests that measure time or load run alone, the others in three processes, of which one often waits for what it has
+# started, all in an order that is shuffled anew each time; `--randomly-seed` and the number that is printed at the end
+# repeat it.
 # A file's tests run in one process, for their fixtures; the pages of docs/, together the longest file, are shared out.
-PARALLEL := -m 'not timing' -n 2 --dist loadfile
+PARALLEL := -m 'not timing' -n 3 --dist loadfile
 # The tests that measure the coverage of the core packages. Measuring slows them by a quarter, so the others do without.
 COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
 	$(wildcard tests/test_*.py)
 test-onednn: .venv-onednn/installed
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --cov --cov-report= $(COVERING)
 	.venv-onednn/bin/python -m pytest $(PARALLEL) $(patsubst %,--ignore %,$(COVERING) tests/docs)
-	.venv-onednn/bin/python -m pytest -n 2 tests/docs
+	.venv-onednn/bin/python -m pytest -n 3 tests/docs
 	.venv-onednn/bin/python -m pytest -m timing
 
 # With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
