@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from threading import get_ident
 from typing import Any
 
@@ -42,9 +43,9 @@ _LIBRARY_PATH = "LD_LIBRARY_PATH"
 # them. MXNet reads this at the first copy.
 PARALLEL_SIZE = "MXNET_CPU_PARALLEL_SIZE"
 
-# Each takes about as long to import as MXNet itself. Without scikit-learn the deprecated mxnet.model.FeedForward has
-# another base class; few functions of two modules use scipy.stats.
-_SLOW = ("sklearn.base", "scipy.stats")
+# The first two take about as long to import as MXNet itself, the third a twentieth of that. Without scikit-learn the
+# deprecated mxnet.model.FeedForward has another base class; few functions use SciPy.
+_SLOW = ("sklearn.base", "scipy.stats", "scipy.sparse")
 
 REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
 
@@ -66,7 +67,7 @@ def load_mxnet() -> Any:
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     os.environ.setdefault(PARALLEL_SIZE, str(2**31 - 1))
     try:
-        with _library_path_kept(), _without(*_SLOW), warnings.catch_warnings():
+        with _library_path_kept(), _without(*_SLOW), _stand_ins(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import mxnet
     except (ImportError, OSError) as error:
@@ -75,9 +76,15 @@ def load_mxnet() -> Any:
         raise EngineMissing(
             f"mxnet {mxnet.__version__} is installed but was built without MKL-DNN/oneDNN, which INT8 needs; {REMEDY}"
         )
-    for module, name in ((mxnet.contrib.quantization, "stats"), (mxnet.test_utils, "ss")):
+    arrays, statistics = "scipy.sparse", "scipy.stats"
+    for module, name, hidden in (
+        (mxnet.contrib.quantization, "stats", statistics),
+        (mxnet.test_utils, "ss", statistics),
+        (mxnet.ndarray.sparse, "spsp", arrays),
+        (mxnet.ndarray.utils, "spsp", arrays),
+    ):
         if getattr(module, name) is None:
-            setattr(module, name, _ImportedWhenUsed("scipy.stats"))
+            setattr(module, name, _ImportedWhenUsed(hidden))
     return mxnet
 
 
@@ -170,14 +177,35 @@ class _ImportedWhenUsed(types.ModuleType):
     """Stands for a module, and imports it at the first use of a name of its."""
 
     def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
         return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextmanager
+def _stand_ins() -> Iterator[None]:
+    """Modules in place of two that take a seventh of MXNet's import, and of which it needs little or nothing by then.
+
+    Where setuptools is installed, it takes the place of ``distutils``.
+    """
+    package, version = _distutils_stub()
+    modules = {"distutils": package, "distutils.version": version, "requests": _ImportedWhenUsed("requests")}
+    added = {name: module for name, module in modules.items() if name not in sys.modules}
+    sys.modules.update(added)
+    try:
+        yield
+    finally:
+        for name, module in added.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
 
 
 def _restore_removed_names() -> None:
     for name, value in REMOVED_NUMPY_NAMES.items():
         if name not in np.__dict__:
             setattr(np, name, value)
-    if "distutils" not in sys.modules and importlib.util.find_spec("distutils") is None:
+    # Other finders would import setuptools, which stands in for it.
+    if "distutils" not in sys.modules and PathFinder.find_spec("distutils") is None:
         sys.modules["distutils"], sys.modules["distutils.version"] = _distutils_stub()
 
 

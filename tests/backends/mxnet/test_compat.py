@@ -53,6 +53,36 @@ def test_scipys_statistics_are_imported_when_mxnet_uses_them() -> None:
 
 
 @pytest.mark.usefixtures("engine")
+def test_what_mxnet_hardly_needs_is_imported_when_it_is_used() -> None:
+    code = """
+import sys
+from quantkit.backends.mxnet.compat import load_mxnet
+mxnet = load_mxnet()
+early = {"requests", "scipy.sparse", "distutils", "setuptools", "pkg_resources"} & sys.modules.keys()
+used = mxnet.test_utils.requests.get, mxnet.gluon.utils.requests.get
+import distutils.dir_util, requests, scipy.sparse
+alike = used == (requests.get, requests.get) and distutils.dir_util.mkpath is not None
+array = mxnet.nd.sparse.csr_matrix(scipy.sparse.csr_matrix([[0.0, 2.0]])).asnumpy().tolist()
+raise SystemExit(bool(early) or not alike or array != [[0.0, 2.0]])
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
+def test_modules_that_were_imported_before_stay() -> None:
+    code = """
+import sys
+import distutils.version, requests
+before = sys.modules["distutils"], sys.modules["distutils.version"], sys.modules["requests"]
+from quantkit.backends.mxnet.compat import load_mxnet
+mxnet = load_mxnet()
+after = sys.modules["distutils"], sys.modules["distutils.version"], sys.modules["requests"]
+raise SystemExit(before != after or mxnet.gluon.utils.requests is not requests)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
 def test_only_the_thread_that_imports_mxnet_misses_modules() -> None:
     code = (
         "import sys, threading; from quantkit.backends.mxnet import compat\n"
