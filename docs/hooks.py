@@ -11,7 +11,9 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from quantkit.benchmark.results.result_files import read_results
-from quantkit.report.write import PAGE, make_report
+from quantkit.report.compose import document
+from quantkit.report.page.html import page
+from quantkit.report.study.summary import summarize
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -39,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = _FULL_TABLE + path.read_text(encoding="utf-8")
         if (run := path.with_suffix("")).is_dir():
             text += f"\n[The whole report](../reports/{run.name}.html).\n"
-            report = make_report([read_results(run)]).files[PAGE]
+            report = page(document(summarize([read_results(run)])))
             files.append(File.generated(config, f"benchmarks/reports/{run.name}.html", content=report))
         files.append(File.generated(config, f"benchmarks/results/{path.name}", content=text))
     for path in (ROOT / "benchmarks" / "results").iterdir():
