@@ -4,6 +4,8 @@ ENGINE ?= onednn
 VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
+# Modules are compiled when they are first imported: most never are.
+INSTALL := pip install --quiet --no-compile --editable
 
 .PHONY: demo smoke soak train-bench onnx-conformance zoo docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
 	test-faults test-lean test-horovod properties mutate fuzz crash-search clean
@@ -68,7 +70,7 @@ docs: .venv-docs/installed
 
 .venv-docs/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --editable '.[docs,report]'
+	.venv-docs/bin/python -m $(INSTALL) '.[docs,report]'
 	touch $@
 
 # Tests that measure time or load run alone, the others in three processes, of which one often waits for what it has
@@ -76,26 +78,29 @@ docs: .venv-docs/installed
 # repeat it.
 # A file's tests run in one process, for their fixtures; the pages of docs/, together the longest file, are shared out.
 PARALLEL := -m 'not timing' -n 3 --dist loadfile
+# CI has the tests with the marker `long`, and the files of mxnet-mkl, in turns.
+TURN ?= 1/1
 # The tests that measure the coverage of the core packages. Measuring slows them by a quarter, so the others do without.
 COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
 	$(wildcard tests/test_*.py)
 test-onednn: .venv-onednn/installed
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --cov --cov-report= $(COVERING)
-	.venv-onednn/bin/python -m pytest $(PARALLEL) $(patsubst %,--ignore %,$(COVERING) tests/docs)
-	.venv-onednn/bin/python -m pytest -n 3 tests/docs
-	.venv-onednn/bin/python -m pytest -m timing
+	.venv-onednn/bin/python -m pytest $(PARALLEL) --long $(TURN) $(patsubst %,--ignore %,$(COVERING) tests/docs)
+	.venv-onednn/bin/python -m pytest -n 3 --long $(TURN) tests/docs
+	.venv-onednn/bin/python -m pytest -m timing --long $(TURN)
 
 # With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
-# made of the results, and commands, are the same with either wheel.
+# made of the results, what serves them, and commands, are the same with either wheel.
 WITH_mkl := tests/backends/mxnet tests/fusion tests/quantization tests/lowering tests/ir tests/formats/mxnet \
 	tests/bundle tests/models tests/deployment tests/accuracy tests/cli/test_verify.py tests/cli/test_profile.py \
 	tests/benchmark/workers/test_worker.py \
 	$(patsubst %,tests/test_%.py,api cells properties sequences vectors)
-LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py tests/models/test_scene_networks.py tests/models/test_recurrent.py
+LEFT_OUT_mkl := tests/bundle/test_export.py tests/models/test_onnx_fuzz.py tests/models/test_scene_networks.py tests/models/test_recurrent.py \
+	$(addprefix tests/deployment/,serving tuning watching)
 TESTS_mkl := $(WITH_mkl) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
 test-mkl: .venv-mkl/installed
-	.venv-mkl/bin/python -m pytest $(PARALLEL) $(TESTS_mkl)
-	.venv-mkl/bin/python -m pytest -m timing $(TESTS_mkl)
+	.venv-mkl/bin/python -m pytest $(PARALLEL) --part $(TURN) $(TESTS_mkl)
+	.venv-mkl/bin/python -m pytest -m timing --part $(TURN) $(TESTS_mkl)
 
 # How much of each core package its tests with mxnet 1.9.1 run.
 coverage: test-onednn
@@ -147,13 +152,13 @@ fuzz: .venv-onednn/fuzz
 	.venv-onednn/bin/python -m tests.fuzz --seconds $(SECONDS) $(KEEP)
 
 .venv-onednn/fuzz: .venv-onednn/installed
-	.venv-onednn/bin/python -m pip install --quiet --editable '.[fuzz]'
+	.venv-onednn/bin/python -m $(INSTALL) '.[fuzz]'
 	touch $@
 
 # Where several `make` run at once, each environment is still built once: the stamp is written last.
 .venv-%/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --editable '.[$*,test,lint]'
+	.venv-$*/bin/python -m $(INSTALL) '.[$*,test,lint]'
 	touch $@
 
 # Horovod comes as source alone. It builds where MXNet can be imported as it is, which takes a NumPy before 1.24; minutes,
@@ -173,7 +178,7 @@ BUILD_HOROVOD := HOROVOD_WITH_MXNET=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 
 
 # How many small faults in the core packages make a test or the type checker fail; hours on two cores. PACKAGES="fusion bundle" for some.
 mutate: .venv-onednn/installed
-	.venv-onednn/bin/python -m pip install --quiet --editable '.[onednn,test,lint,mutation]'
+	.venv-onednn/bin/python -m $(INSTALL) '.[onednn,test,lint,mutation]'
 	.venv-onednn/bin/python tests/mutation/measure.py $(PACKAGES)
 
 # Every operator that may stand in a symbol file with every hostile value, in child processes; a few minutes.

@@ -15,6 +15,7 @@ from hypothesis import Phase, settings
 
 from tests import numpy_engine, skips
 from tests.requirements import REAL_DATA, demanded, requires
+from tests.turns import turn_of
 
 if TYPE_CHECKING:
     from quantkit.bundle.quantized_model import QuantizedModel
@@ -51,6 +52,12 @@ def short_measurements(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
             monkeypatch.setattr(constant, seconds)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Shares of the tests, for runs in turns; see ``turns.py``."""
+    for name, which in (("--long", "tests with the marker long"), ("--part", "files")):
+        parser.addoption(name, type=turn_of, default="1/1", metavar="K/N", help=f"the Kth of N shares of the {which}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a misspelt QUANTKIT_REQUIRE before any test; load the engine where all tests run in forked processes."""
     demanded(os.environ.get("QUANTKIT_REQUIRE", ""))
@@ -63,12 +70,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests that need MXNet, and that run INT8 networks in it, so that they can be selected."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark all tests that need MXNet, and that run INT8 networks in it, so that they can be selected; keep a share."""
+    left = [item for item in items if not _has_turn(config, item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if _has_turn(config, item)]
     for item in items:
         for fixture, marker in (("engine", "engine"), ("int8_engine", "int8")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+
+
+def _has_turn(config: pytest.Config, item: pytest.Item) -> bool:
+    name, is_long = item.nodeid, item.get_closest_marker("long") is not None
+    return config.getoption("--part").has(name.split("::")[0]) and (not is_long or config.getoption("--long").has(name))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -44,7 +44,11 @@ def test_the_networks_that_ship_are_as_good_as_recorded(subject: Subject, vnni: 
     check(subject)
 
 
-@pytest.mark.parametrize("subject", REAL, ids=lambda subject: subject.name)
+@pytest.mark.parametrize(
+    "subject",
+    [pytest.param(each, marks=[pytest.mark.long] if each.data == "imagenet" else []) for each in REAL],
+    ids=lambda subject: subject.name,
+)
 def test_networks_on_real_images_are_as_good_as_recorded(subject: Subject, vnni: None, real_data: Path) -> None:
     requires("onednn")
     check(subject, QUANTKIT_REAL_DATA=str(real_data))

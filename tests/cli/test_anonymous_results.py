@@ -45,6 +45,7 @@ def written(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_nothing_that_is_written_tells_folders_host_or_user(
     run: Run, nobody: None, checkpoint: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

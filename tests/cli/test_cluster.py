@@ -39,6 +39,7 @@ def test_results_are_those_without_a_cluster(run: Run, checkpoint: Path, samples
     assert json.loads(one.stdout) == json.loads(two.stdout) and one.exit_code == 0
 
 
+@pytest.mark.long
 def test_an_analysis_is_that_without_a_cluster(run: Run, int8_engine: None) -> None:
     quantizing = ["quantize", "digits_resnet20_v2", "--calib-data", "digits:train", "--calib", "8", "--preset", "fast"]
     assert run(*quantizing, "--no-latency", "--out", "digits").exit_code == 0
@@ -161,6 +162,7 @@ def test_hosts_that_make_no_sense(run: Run, words: list[str], told: str) -> None
     assert result.exit_code == 2 and told in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", ["digits_ssd", "digits_fcn"])
 def test_tasks_are_judged_as_without_a_cluster(run: Run, network: str) -> None:
     judging = ["evaluate", network, "--data", "scenes:test", "--num-samples", "40", "--reference", network, "--json"]

@@ -25,6 +25,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     monkeypatch.setattr(images, "_SUBSET", 16)
 
 
+@pytest.mark.long
 def test_a_goal_that_is_met(run: Run, int8_engine: None, tmp_path: Path) -> None:
     done = run(*NETWORK, *JUDGED, "--max-drop", 0.3, "--json")
     assert done.exit_code == 0, done.stderr
@@ -128,6 +129,7 @@ def test_without_labels_agreement_is_said(run: Run, checkpoint: Path, samples: P
     assert "Warning: one of 23 images is 4.3 points" in done.stderr
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_the_measurements(int8_engine: None, tmp_path: Path) -> None:
     command = [*NETWORK, *JUDGED, "--max-drop", 0, "--search-minutes", 5]
     process = start(tmp_path, *command)

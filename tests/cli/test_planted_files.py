@@ -227,6 +227,7 @@ def test_every_verb_is_tried() -> None:
 
 
 @pytest.mark.usefixtures("bundle")
+@pytest.mark.long
 @pytest.mark.parametrize("row", VERBS)
 def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(folder: Path, row: str, tmp_path: Path) -> None:
     strange = planted(folder)

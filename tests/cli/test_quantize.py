@@ -204,6 +204,7 @@ def test_formats_are_checked_before_the_work(run: Run, options: list[object], fo
     assert "loading" not in result.stderr
 
 
+@pytest.mark.long
 def test_a_table_that_ships_is_used_and_told_of(run: Run, int8_engine: None, tmp_path: Path) -> None:
     recipe = next(recipe for recipe in recipes() if recipe.network == "digits_resnet20_v1")
     network = ["digits_resnet20_v1", "--no-latency", "--preset", "none", "--force"]
@@ -239,6 +240,7 @@ def test_the_default_samples_come_with_what_they_cannot_stand_for(run: Run, int8
         assert "satellite" not in other and "Warning" not in other
 
 
+@pytest.mark.long
 def test_trained_weights_of_gluoncv_have_a_table(run: Run, int8_engine: None) -> None:
     requires("real-data")
     weights = REAL_DATA / "weights" / "cifar_resnet20_v1-0000.params"

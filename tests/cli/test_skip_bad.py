@@ -84,6 +84,7 @@ def test_evaluate(run: Run, photos: Path, tmp_path: Path, goal: Sequence[object]
     assert {**found, "data": "", "left_out": []} == {**expected, "data": ""}
 
 
+@pytest.mark.long
 @pytest.mark.requires("cluster")
 def test_a_cluster_leaves_out_what_one_process_does(run: Run, photos: Path) -> None:
     one, two = (calibrated(run, photos, "t.json", "--skip-bad", 5, "--json", "--force", *more) for more in ((), ON_TWO))

@@ -63,6 +63,7 @@ def test_what_is_written(tuned: Path, bundle: Path) -> None:
         assert predictor.predict(np.zeros((1, *predictor.input_shape), np.float32)).shape[0] == 1
 
 
+@pytest.mark.long
 def test_threads_that_decode_are_chosen_beside_the_network(run: Run, bundle: Path, tmp_path: Path) -> None:
     Image.new("RGB", (64, 48)).save(tmp_path / "a.jpg")
     given = (bundle, *BUDGET, "--images", tmp_path / "a.jpg", "--out", "net")
@@ -76,6 +77,7 @@ def test_threads_that_decode_are_chosen_beside_the_network(run: Run, bundle: Pat
     assert "there is no image" in run("tune", bundle, *BUDGET, "--images", tmp_path / "none").stderr
 
 
+@pytest.mark.long
 def test_what_is_tuned_already_is_not_measured_again(run: Run, tuned: Path, bundle: Path, tmp_path: Path) -> None:
     told = refused(run, bundle, "--out", tuned)
     assert "is tuned already, for this host" in told and "--retune" in told

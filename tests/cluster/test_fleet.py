@@ -73,6 +73,7 @@ def test_a_fleet_does_what_all_hosts_do() -> None:
     assert (fleet(runs[2:]), together(runs[2:])) == ((), 0.0)
 
 
+@pytest.mark.long
 @pytest.mark.requires("namespaces")
 def test_two_hosts_measure_at_once(
     engine: None,
@@ -101,6 +102,7 @@ def test_a_host_that_cannot_measure_says_why(client: Client, tmp_path: Path) -> 
     assert not (tmp_path / "fleet").exists()
 
 
+@pytest.mark.long
 def test_a_host_that_is_lost_is_told(tmp_path: Path) -> None:
     def killed() -> None:
         wait_for(measuring)

@@ -56,6 +56,7 @@ def test_two_hosts_find_what_one_process_does(hosts: list[Host], digits_fused: F
     assert {each.host for each in executor.work} == set(WORKERS)
 
 
+@pytest.mark.long
 def test_a_host_that_falls_silent_in_a_shard(hosts: list[Host], numbers: Path, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     lost: list[str] = []
@@ -75,6 +76,7 @@ def test_a_host_that_falls_silent_in_a_shard(hosts: list[Host], numbers: Path, t
     assert len(executor.work) == 12 and lost[0] not in [each.host for each in executor.work][-6:]
 
 
+@pytest.mark.long
 def test_samples_that_are_sent_to_a_silent_host(hosts: list[Host], numbers: Path) -> None:
     scheduler, left, right = hosts
     with client_of(hosts) as client:
@@ -88,6 +90,7 @@ def test_samples_that_are_sent_to_a_silent_host(hosts: list[Host], numbers: Path
             ClusterExecutor(client)
 
 
+@pytest.mark.long
 def test_all_hosts_silent_is_told(hosts: list[Host], numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_DESERTED", 1.0)
 

@@ -41,6 +41,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(7200 if SHARE == 1.0 else 300)
+@pytest.mark.long
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_older_result_or_the_new_one_is_whole(
     verb: str, shim: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -111,6 +111,7 @@ def test_the_goal_is_met_and_what_is_said_is_true(
     assert {name for name, reason in reasons.items() if reason == KEPT} == found.chosen.layers
 
 
+@pytest.mark.long
 def test_an_interrupted_search_goes_on_and_finds_what_it_would_have_found(
     begin: Callable[..., search.SearchResult], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

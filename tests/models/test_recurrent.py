@@ -87,6 +87,7 @@ def test_a_language_model_of_words_is_written_with_tied_weights(engine: None, sc
 
 
 @pytest.mark.requires("onednn")
+@pytest.mark.long
 @pytest.mark.parametrize("units", [200, 650])
 def test_the_language_model_of_words_runs_in_int8(engine: None, scripts: None, tmp_path: Path, units: int) -> None:
     import word_lm

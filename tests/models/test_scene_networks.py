@@ -68,6 +68,7 @@ def test_quantize_judges_by_the_task(judged: tuple[str, QuantizedModel, TaskEval
     assert analysis.agreement.scores[0].value is not None and analysis.agreement.scores[0].value >= 0.95
 
 
+@pytest.mark.long
 def test_every_convolution_is_in_int8(judged: tuple[str, QuantizedModel, TaskEvaluation]) -> None:
     name, network, _ = judged
     assert len(network.network.int8_weighted) == _CONVOLUTIONS[name]

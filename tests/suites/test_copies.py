@@ -23,6 +23,7 @@ def test_a_row_has_the_time_with_one_thread_and_what_several_take() -> None:
     assert page(document).splitlines()[-1] == "| net | INT8 | 8 | 2 | 2.000 | 2.000 [2.000, 2.000] |"
 
 
+@pytest.mark.long
 def test_both_settings_run_apart_in_every_round(
     int8_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def outcome_of(name: str, folder: Path) -> str:
     return str(result.outcome)
 
 
+@pytest.mark.long
 def test_no_case_is_wrong_or_fails(tmp_path: Path) -> None:
     """All cases but the whole networks, which `make onnx-conformance` has too."""
     from onnx_cases import KINDS, cases, result_of

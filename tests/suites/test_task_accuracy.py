@@ -36,6 +36,7 @@ class _Peers:
         return [PeerResult("P", "P of NaN", nothing), PeerResult("P", "P broken", "exit code 1")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "metric"), [("digits_ssd", "VOC12 mAP"), ("digits_fcn", "mIoU")])
 def test_figures_are_those_of_the_task(
     name: str, metric: str, int8_engine: None, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def test_the_command_line_chooses_networks_and_batch_sizes(monkeypatch: pytest.M
     assert (tmp_path / "x.md").read_text() == time_spent.page(document)
 
 
+@pytest.mark.long
 def test_only_the_int8_form_has_int8_kernels(int8_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     import time_spent
 

@@ -41,6 +41,7 @@ def test_options(engine: None, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(values, wanted.asnumpy(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["double", "mask"])
 def test_all_layers_run_in_int8(int8_engine: None, kind: str) -> None:
     data = photographs(4)

@@ -89,6 +89,7 @@ def test_every_request_is_answered_while_a_node_is_killed(course: Any) -> None:
     assert course["after"] == 10 * [course["first"]]
 
 
+@pytest.mark.long
 def test_a_further_node_takes_its_place(course: Any) -> None:
     assert course["nodes_again"] == 2
     assert course["again"] == 10 * [course["first"]]

@@ -42,6 +42,7 @@ def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_
     assert analysis.agreement.cosine == pytest.approx(engine.cosine, abs=2e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["digits", "shifted", "digits_ssd"])
 def test_samples_in_parts_are_analysed_as_all_at_once(
     int8_engine: None, digits_bundle: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
