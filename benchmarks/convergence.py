@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from command_line import Document, arguments, at_least, data_root, described, host_facts, run, table, write_results
+from kvstore import kvstores
 from scipy.stats import t as student
 
 import quantkit
-from quantkit.extras import missing_packages
 from quantkit.files.files import writing
-from quantkit.files.folders import scratch_folder
 from quantkit.report.page.drawing import write_sheet
 from quantkit.report.page.figure import Entry, Figure, Panel, Style
 from quantkit.training.launch import KVStoreName
@@ -63,8 +62,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=at_least(2), default=5)
     options = parser.parse_args()
-    kvstores: tuple[KVStoreName, ...] = ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
-    several = [Form(2, BATCH, kvstore) for kvstore in kvstores]
+    several = [Form(2, BATCH, kvstore) for kvstore in kvstores()]
     forms = [Form(1, BATCH, "dist_sync"), *several, Form(2, 2 * BATCH, "dist_sync")]
     preprocess = quantkit.Preprocess(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
     weights = data_root() / "weights" / NETWORK
@@ -87,18 +85,16 @@ def trained(model: quantkit.Model, form: Form, seed: int) -> Sequence[float]:
     """The accuracy after each epoch."""
     varied = quantkit.Augmentation(smallest_crop=0.7, flip=False)
     config = quantkit.TrainingConfig(EPOCHS, form.batch, seed=seed, augmentation=varied)
-    with scratch_folder() as folder:
-        result = quantkit.finetune(
-            model,
-            "digits:train",
-            "digits:test",
-            classes=10,
-            config=config,
-            workers=1,
-            instances=f"{form.instances}x1",
-            kvstore=form.kvstore,
-            checkpoint=folder / "checkpoint",
-        )
+    result = quantkit.finetune(
+        model,
+        "digits:train",
+        "digits:test",
+        classes=10,
+        config=config,
+        workers=1,
+        instances=f"{form.instances}x1",
+        kvstore=form.kvstore,
+    )
     return [epoch.validated.top1 for epoch in result.epochs if epoch.validated is not None]
 
 

@@ -2,10 +2,10 @@
 
     python benchmarks/finetuning.py --out benchmarks/results/finetuning
 
-Trained networks learn other classes, with the defaults of `quantkit finetune` but for what a row names. What is learned
-from, what chooses the epoch and what is judged are three sets without a common sample. INT8 has the preset `best`,
-calibrated with 100 of the training samples; it is compared with FP32 by McNemar's test. Time is that of training alone,
-on all cores, while nothing else runs.
+Trained networks learn other classes, with the defaults of `quantkit finetune` but for the settings of a row. What is
+learned from, what chooses the epoch and what is judged are three sets without a common sample. INT8 has the preset
+`best`, calibrated with 100 of the training samples; it is compared with FP32 by McNemar's test. Time is that of
+training alone, on all cores, while nothing else runs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from quantkit.training.config import TrainingConfig
 COLUMNS = (
     "network",
     "learns",
+    "settings",
     "samples",
     "epochs",
     "minutes",
@@ -54,10 +55,14 @@ class Sets:
 
 @dataclass(frozen=True)
 class Case:
-    """A network and what it learns; ``sets`` finds the samples in the folder of real data."""
+    """A network and what it learns; ``sets`` finds the samples in the folder of real data.
+
+    ``settings`` are those of ``config`` that are no defaults, in words.
+    """
 
     weights: str
     learns: str
+    settings: str
     classes: int
     input_shape: tuple[int, ...]
     preprocess: quantkit.Preprocess
@@ -71,6 +76,7 @@ class Row:
 
     network: str
     learns: str
+    settings: str
     samples: int
     epochs: int
     seconds: float
@@ -114,6 +120,7 @@ def outcome(case: Case, root: Path) -> Row:
     return Row(
         case.weights,
         case.learns,
+        case.settings,
         len(sets.learned),
         len(trained.epochs),
         seconds,
@@ -147,6 +154,7 @@ def _line(row: dict[str, object]) -> str:
     facts = (
         found.network,
         found.learns,
+        found.settings,
         found.samples,
         found.epochs,
         f"{found.seconds / 60:.1f}",
@@ -215,14 +223,20 @@ def _stacked(samples: list[quantkit.Sample], name: str) -> quantkit.Samples:
 
 _CIFAR = quantkit.Preprocess(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 _ROTATED = quantkit.Preprocess(256, 224, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0), 127.5, rotate180=True)
-_UPRIGHT = Augmentation(smallest_crop=0.7, flip=False)
+
+
+def _of_digits(weights: str) -> Case:
+    config = TrainingConfig(8, augmentation=Augmentation(smallest_crop=0.7, flip=False))
+    return Case(weights, "digits", "crops from 70 %, not mirrored", 10, (3, 32, 32), _CIFAR, config, _digits)
+
 
 CASES = (
-    Case("cifar_resnet20_v1", "digits", 10, (3, 32, 32), _CIFAR, TrainingConfig(8, augmentation=_UPRIGHT), _digits),
-    Case("cifar_resnet20_v2", "digits", 10, (3, 32, 32), _CIFAR, TrainingConfig(8, augmentation=_UPRIGHT), _digits),
+    _of_digits("cifar_resnet20_v1"),
+    _of_digits("cifar_resnet20_v2"),
     Case(
         "cifar_resnet20_v1",
         "five classes of CIFAR-10",
+        "rate 0.02, crops from 70 %",
         5,
         (3, 32, 32),
         _CIFAR,
@@ -232,6 +246,7 @@ CASES = (
     Case(
         "mobilenet0.25_relu6",
         "animals",
+        "rate 0.05, body frozen",
         2,
         (3, 224, 224),
         _ROTATED,

@@ -48,7 +48,7 @@ COLUMNS = (
     "wait, %",
     "communication, %",
 )
-FORMS = ((False, "adamax"), (True, "adamax"), (True, "adam"))
+FORMS = tuple(product((False, True), ("adamax", "adam")))
 _WARM, _COUNTED = 1, 5
 
 

@@ -99,6 +99,11 @@ class Row:
     parts: Sequence[float]
 
 
+def kvstores() -> tuple[KVStoreName, ...]:
+    """Through what instances can exchange gradients here."""
+    return ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
+
+
 def main() -> None:
     """Measure every network named on the command line."""
     parser = arguments(__doc__)
@@ -107,12 +112,11 @@ def main() -> None:
     if options.instance:
         instance(**json.loads(options.instance))
         return
-    kvstores: tuple[KVStoreName, ...] = ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
     rows = []
     print("\n".join(table(COLUMNS)), flush=True)
     for subject in SUBJECTS:
         if not options.network or any(part in subject.network for part in options.network):
-            for kvstore in kvstores:
+            for kvstore in kvstores():
                 rows.append(measured(subject, kvstore))
                 print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:

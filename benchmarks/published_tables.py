@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from command_line import table
 
@@ -25,6 +26,12 @@ def published_lines(data: Path) -> Iterator[str]:
         source = "; ".join(filter(None, (record["source"], record.get("conditions"))))
         yield from _caption(f"**{record['title']}**", record["machine"], record["unit"], source)
         yield from _table(record["columns"], record["rows"])
+
+
+def record(name: str) -> dict[str, Any]:
+    """The published figures of that name, other than those of networks by batch size."""
+    records = tomllib.loads(Path(__file__).with_name("published.toml").read_text())["record"]
+    return next(each for each in records if each["name"] == name)
 
 
 def _of_networks(given: PublishedTable) -> Iterator[str]:

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional, get_args
 
 from command_line import Document, arguments, data_root, described, host_facts, run, table, write_results
+from kvstore import kvstores
 
 import quantkit
-from quantkit.extras import missing_packages
 from quantkit.files.folders import scratch_folder
 from quantkit.training.config import OptimizerName
 from quantkit.training.epoch import Epoch
@@ -47,8 +47,8 @@ def main() -> None:
     options = arguments(__doc__).parse_args()
     preprocess = quantkit.Preprocess(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
     model = quantkit.load_model(data_root() / "weights" / NETWORK, input_shape=(3, 32, 32), preprocess=preprocess)
-    kvstores: tuple[KVStoreName, ...] = ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
-    forms: list[tuple[Optional[str], KVStoreName]] = [(None, "dist_sync"), *(("2x1", kvstore) for kvstore in kvstores)]
+    shared = [("2x1", kvstore) for kvstore in kvstores()]
+    forms: list[tuple[Optional[str], KVStoreName]] = [(None, "dist_sync"), *shared]
     rows = []
     print("\n".join(table(COLUMNS)), flush=True)
     for optimizer in get_args(OptimizerName):

@@ -28,12 +28,13 @@ from typing import Any, Optional
 
 import numpy as np
 from command_line import ROUNDS, Document, arguments, at_least, described, host_facts, run, table, write_results
+from kvstore import kvstores
+from published_tables import record
 
 import quantkit
 from quantkit.benchmark.placement.placement import place
 from quantkit.benchmark.results.statistics import paired_ratio
 from quantkit.errors import EngineError
-from quantkit.extras import missing_packages
 from quantkit.files.folders import scratch_folder
 from quantkit.host.topology import read_topology
 from quantkit.training.launch import KVStoreName
@@ -51,9 +52,6 @@ COLUMNS = (
     "of apart, %",
     "waiting, %",
 )
-
-# Table 1 of "Multi-node training of ResNet-50 v1 with Horovod and Intel MPI": nodes of two Xeon Gold 6148.
-PUBLISHED = ((1, 100.0), (2, 98.86), (4, 93.27), (8, 93.31), (16, 92.65), (32, 92.98))
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def main() -> None:
 def of_network(subject: Subject, most: int, rounds: int, epochs: int) -> Iterator[Cell]:
     """The network on 1, 2, 4, ... instances, up to ``most``."""
     numbers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
-    forms = [(1, ""), *((number, through) for number in numbers[1:] for through in (APART, *_kvstores()))]
+    forms = [(1, ""), *((number, through) for number in numbers[1:] for through in (APART, *kvstores()))]
     model = quantkit.load_model(subject.network, weights="random", quiet=True)
     parameters = sum(value.size for value in model.graph.params.values())
     shuffled = random.Random(0)
@@ -168,10 +166,6 @@ def single(images: str, subject: Mapping[str, Any], epochs: int, cpus: list[int]
     print(json.dumps(asdict(one_turn(model, Path(images), case, 1, "dist_sync", epochs))))
 
 
-def _kvstores() -> tuple[KVStoreName, ...]:
-    return ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
-
-
 def stored(path: Path, subject: Subject, most: int) -> Path:
     """Random images for the steps of an epoch of ``most`` instances."""
     drawn = np.random.default_rng(0)
@@ -196,7 +190,7 @@ def one_turn(
 
 def page(document: Document) -> str:
     """The page of a run's JSON."""
-    published = [f"| {number} | {efficiency:.2f} |" for number, efficiency in PUBLISHED]
+    published = [f"| {row[1]} | {row[3]:.2f} |" for row in record("mxnet-1.5-scaling")["rows"]]
     parts = (
         described(document),
         "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "

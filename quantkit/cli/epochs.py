@@ -41,7 +41,12 @@ def checkpoint_beside(terminal: Terminal, out: Path, restart: bool) -> Path:
 
 
 def telling(
-    terminal: Terminal, checkpoint: Path, epochs: int, price: Optional[float], measure: str = "top-1"
+    terminal: Terminal,
+    checkpoint: Path,
+    epochs: int,
+    restarted: bool,
+    price: Optional[float],
+    measure: str = "top-1",
 ) -> Callable[[Epoch], None]:
     """A function that tells of each epoch, and that an interrupted training can go on after it.
 
@@ -49,14 +54,16 @@ def telling(
         terminal: where it is told.
         checkpoint: the file that holds the training.
         epochs: how many there will be.
+        restarted: whether the command says --restart.
         price: of an hour; None if it does not matter.
         measure: what the share of correct samples is called.
     """
     begun, done = time.monotonic(), 0
+    same = "the same command without --restart" if restarted else "the same command"
 
     def told(epoch: Epoch) -> None:
         nonlocal done
-        terminal.work.kept = f"{checkpoint} holds epoch {epoch.number}; the same command goes on from there"
+        terminal.work.kept = f"{checkpoint} holds epoch {epoch.number}; {same} goes on from there"
         done += 1
         # Epochs take longer than their steps: they are judged and stored, too.
         left = (epochs - epoch.number) * (time.monotonic() - begun) / done

@@ -25,15 +25,12 @@ from quantkit.cli.training_options import (
     config_of,
     machines_of,
 )
-from quantkit.units import counted, percent
+from quantkit.cli.training_summary import cost_rows, early_rows, speed_rows, trained_row
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
     from quantkit.training.finetune import FineTuned
-
-# Waiting for more of the time than this is worth a remark.
-_WAITING = 0.02
-_MOST_WORKERS = 256
 
 
 @click.command(
@@ -92,6 +89,7 @@ def finetune(
     from quantkit.training.config import TrainingConfig
 
     config = config_of(learning, varying, TrainingConfig())
+    machines = machines_of(parallel)
     out = target.out or Path(f"{network_name(model)}-finetuned")
     check_name(out)
     int8 = out.with_name(f"{out.name}-int8")
@@ -99,17 +97,18 @@ def finetune(
 
     check_target(out, target.force, TRAINED)
     if target.quantize:
+        from quantkit.backends.mxnet.build import check_int8
+
         check_bundle_target(int8, target.force)
+        check_int8()
     from quantkit.host.threads import worker_threads
     from quantkit.training.finetune import finetune as trained_on
 
-    names = _folder_names(samples)
-    labels = _labels(samples.labels) or names
+    labels = _labels(samples.labels)
     loaded = load(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
-    workers = worker_threads() if samples.workers is None else samples.workers
-
-    told = telling(terminal, checkpoint, config.epochs, target.price_per_hour)
+    workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
+    told = telling(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour)
     begun = time.monotonic()
     trained = trained_on(
         loaded,
@@ -118,22 +117,25 @@ def finetune(
         classes=samples.classes,
         labels=labels,
         config=config,
-        workers=workers if parallel.alone else samples.workers,
+        workers=workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
         instances=parallel.instances,
-        machines=machines_of(parallel),
+        machines=machines,
         kvstore=parallel.kvstore,
         compress=parallel.compress,
         progress=terminal.progress,
         told=told,
     )
-    seconds = time.monotonic() - begun
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         card = save_trained(trained, out, out.name, target.force)
     checkpoint.unlink(missing_ok=True)
+    if target.quantize:
+        terminal.tell(f"{card} is complete; should the rest fail, `quantkit quantize {card}` does it")
+    evaluation = _quantized(terminal, trained, samples, int8, target.force) if target.quantize else None
+    seconds = time.monotonic() - begun
     result: dict[str, Any] = {
         "out": str(out),
         "card": str(card),
@@ -142,32 +144,11 @@ def finetune(
         "resumed_epochs": trained.resumed,
         "cost": None if target.price_per_hour is None else target.price_per_hour * seconds / HOUR,
     }
-    evaluation = _quantized(terminal, trained, samples, int8, target.force) if target.quantize else None
-    if evaluation is not None:
-        result["int8"] = {"bundle": str(int8), **evaluation.document}
-    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers if parallel.alone else 0))
+    if target.quantize:
+        result["int8"] = {"bundle": str(int8), **(evaluation.document if evaluation else {})}
+    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers))
     terminal.warn_of_left_out(trained.left_out)
-
-
-def _folder_names(samples: TrainingSamples) -> tuple[str, ...]:
-    """The names of the folders of classes; empty if the samples are not in such, or keep the network's own classes."""
-    from quantkit.data.folder import class_names
-    from quantkit.errors import UserError
-
-    names = class_names(samples.train)
-    others = () if samples.val is None else class_names(samples.val)
-    if names and others and names != others:
-        odd = sorted({*names} ^ {*others}) or [names[0]]
-        raise UserError(
-            f"the folders of classes in {samples.train} and {samples.val} are not the same, such as {odd[0]!r}; "
-            "their order gives the labels: make them alike"
-        )
-    if not names or samples.classes in (None, len(names)):
-        return names if samples.classes else ()
-    raise UserError(
-        f"{samples.train} has {len(names)} folders of classes, and --classes says {samples.classes}; correct one of "
-        "them"
-    )
+    terminal.warn_of_left_out(trained.validation_left_out)
 
 
 def _labels(text: Optional[str]) -> tuple[str, ...]:
@@ -197,38 +178,32 @@ def _quantized(
         network.save(out, force)
     if samples.val is None:
         return None
-    return evaluate(out, samples.val, trained.model, progress=terminal.progress)
+    return evaluate(out, samples.val, trained.model, progress=terminal.progress, skip_bad=samples.skip_bad)
 
 
 def _tables(
-    trained: FineTuned, result: dict[str, Any], evaluation: Optional[Evaluation], data: str, workers: int
+    trained: FineTuned, result: dict[str, Any], evaluation: Optional[Evaluation], data: str, workers: Optional[int]
 ) -> list[Any]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of
-    from quantkit.training.epoch import enough_workers
 
-    epochs, best = trained.epochs, trained.epochs[trained.best - 1]
-    seconds = sum(epoch.seconds for epoch in epochs)
-    waiting = sum(epoch.waited for epoch in epochs) / seconds
-    done = counted(len(epochs), "epoch")
-    rows = [("trained", f"{done} of {trained.config.epochs} on {trained.data[0]}")]
-    if trained.stopped_early:
-        rows.append(("", f"stopped early: nothing better for {trained.config.patience} epochs"))
+    epochs, best, config = trained.epochs, trained.epochs[trained.best - 1], trained.config
+    rows = [
+        trained_row(epochs, config.epochs, trained.data[0]),
+        *early_rows(epochs, config.epochs, config.patience),
+    ]
     if best.validated is not None:
         judged = f"{best.validated.samples} of {trained.data[1]}, after epoch {best.number}"
         rows.append(("accuracy", f"top-1 {percent(best.validated.top1)} on {judged}"))
-    rows.append(("speed", f"{sum(epoch.samples for epoch in epochs) / seconds:.1f} images/s"))
-    rows.append(("feed", f"{percent(waiting)} of the time waiting for data"))
-    if waiting > _WAITING and workers:
-        enough = min(_MOST_WORKERS, enough_workers(workers, waiting))
-        rows.append(("", f"about --workers {enough} would keep up, on as many free processors"))
-    rows.append(("time", f"{seconds / 60:.1f} minutes of training"))
-    if result["cost"] is not None:
-        rows.append(("cost", f"{result['cost']:.4f}{' of this run' if trained.resumed else ''}"))
+    rows += [*speed_rows(epochs, workers), *cost_rows(result["cost"], trained.resumed)]
     if evaluation is not None:
         rows += _int8_rows(evaluation)
-    rows.append(("next", f"quantkit quantize {result['card']} --calib-data {data}"))
+    if "int8" in result:
+        bundle = result["int8"]["bundle"]
+        rows += [("bundle", bundle), ("next", f"quantkit evaluate {bundle} --data IMAGES --reference {result['card']}")]
+    else:
+        rows.append(("next", f"quantkit quantize {result['card']} --calib-data {data}"))
     return [Text(f"\n{trained.base}, fine-tuned, in {result['out']}", "bold"), grid_of(rows)]
 
 

@@ -24,7 +24,8 @@ from quantkit.cli.training_options import (
     config_of,
     machines_of,
 )
-from quantkit.units import counted, percent
+from quantkit.cli.training_summary import cost_rows, early_rows, speed_rows, trained_row
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
@@ -57,17 +58,21 @@ def quantization_aware(
     other = [name for name, value in odd if value]
     if other:
         raise click.UsageError(f"{other[0]} is not for --qat; leave it out")
+    machines = machines_of(parallel)
     out = target.out or Path(f"{Path(bundle).name}-qat")
     check_name(out)
     check_bundle_target(out, target.force)
     from quantkit.api import evaluate
+    from quantkit.backends.mxnet.build import check_int8
     from quantkit.bundle.quantized_model import FORMATS, MXNET, check_formats
     from quantkit.bundle.read import read_bundle
     from quantkit.bundle.reopened import reopened
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
+    from quantkit.host.threads import worker_threads
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
 
+    check_int8()
     config = config_of(learning, varying, QUANTIZATION_AWARE)
     original = load(terminal, aware.reference, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
@@ -75,6 +80,7 @@ def quantization_aware(
     formats = FORMATS if source.holds_onnx else (MXNET,)
     check_formats(formats)
     quantized = reopened(source, original, skipping(load_data(samples.train), samples.skip_bad))
+    workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
     begun = time.monotonic()
     trained = train_quantized(
         quantized,
@@ -82,27 +88,29 @@ def quantization_aware(
         samples.val,
         config=config,
         distill=aware.distill,
-        workers=samples.workers,
+        workers=workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
         instances=parallel.instances,
-        machines=machines_of(parallel),
+        machines=machines,
         kvstore=parallel.kvstore,
         compress=parallel.compress,
         progress=terminal.progress,
-        told=telling(terminal, checkpoint, config.epochs, target.price_per_hour, "agreement"),
+        told=telling(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour, "agreement"),
     )
-    seconds = time.monotonic() - begun
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         trained.network.save(out, target.force, formats)
     checkpoint.unlink(missing_ok=True)
     evaluation = None
     if samples.val is not None:
-        evaluation = evaluate(out, samples.val, original, against=quantized, progress=terminal.progress)
-    price = target.price_per_hour
-    _show(terminal, bundle, out, trained, seconds, None if price is None else price * seconds / HOUR, evaluation)
+        evaluation = evaluate(
+            out, samples.val, original, against=quantized, progress=terminal.progress, skip_bad=samples.skip_bad
+        )
+    seconds, price = time.monotonic() - begun, target.price_per_hour
+    cost = None if price is None else price * seconds / HOUR
+    _show(terminal, bundle, out, trained, seconds, cost, workers, evaluation)
 
 
 def _show(
@@ -112,12 +120,14 @@ def _show(
     trained: TrainedInt8,
     seconds: float,
     cost: Optional[float],
+    workers: Optional[int],
     evaluation: Optional[Evaluation],
 ) -> None:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of
     from quantkit.data.left_out import documents
+    from quantkit.training.epoch import document_of
 
     result = {
         "out": str(out),
@@ -125,27 +135,31 @@ def _show(
         "validation": trained.data[1],
         "config": asdict(trained.config),
         "before": None if trained.before is None else asdict(trained.before),
-        "epochs": [asdict(epoch) for epoch in trained.epochs],
+        "epochs": [document_of(epoch) for epoch in trained.epochs],
         "best_epoch": trained.best,
         "resumed_epochs": trained.resumed,
         "seconds": seconds,
         "cost": cost,
         "left_out": documents(trained.left_out),
+        "validation_left_out": documents(trained.validation_left_out),
         "evaluation": None if evaluation is None else evaluation.document,
     }
     title = Text(f"\n{bundle}, trained with its quantization, in {out}", "bold")
-    terminal.show(result, title, grid_of(_rows(trained, seconds, cost, evaluation)))
-    terminal.warn_of_left_out(trained.left_out)
-
-
-def _rows(
-    trained: TrainedInt8, seconds: float, cost: Optional[float], evaluation: Optional[Evaluation]
-) -> list[tuple[str, str]]:
+    epochs, config = trained.epochs, trained.config
     rows = [
-        ("trained", f"{counted(len(trained.epochs), 'epoch')} on {trained.data[0]}"),
-        ("time", f"{seconds / 60:.1f} minutes"),
-        *([] if cost is None else [("cost", f"{cost:.4f}")]),
+        trained_row(epochs, config.epochs, trained.data[0]),
+        *early_rows(epochs, config.epochs, config.patience),
+        *_agreement_rows(trained, evaluation),
+        *speed_rows(epochs, workers),
+        *cost_rows(cost, trained.resumed),
     ]
+    terminal.show(result, title, grid_of(rows))
+    terminal.warn_of_left_out(trained.left_out)
+    terminal.warn_of_left_out(trained.validation_left_out)
+
+
+def _agreement_rows(trained: TrainedInt8, evaluation: Optional[Evaluation]) -> list[tuple[str, str]]:
+    rows = []
     if trained.before is not None:
         best = trained.epochs[trained.best - 1].validated if trained.best else None
         after = "no epoch was better: the network is as it was"
@@ -154,7 +168,7 @@ def _rows(
         rows.append(("agreement", f"{percent(trained.before.top1)} with FP32 on {trained.data[1]}; {after}"))
     if evaluation is not None:
         rows += [
-            (each.measure, f"{each.result.verdict} from the bundle on the same samples, which chose the epoch")
+            (each.measure, f"against the bundle: {each.result.verdict}, on the same samples, which chose the epoch")
             for each in evaluation.comparisons
             if each.other == "against"
         ]

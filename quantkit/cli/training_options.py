@@ -10,6 +10,7 @@ import click
 
 from quantkit.cli.option_groups import skip_bad_option
 from quantkit.cli.options import option
+from quantkit.cli.training_summary import MOST_WORKERS
 
 if TYPE_CHECKING:
     from quantkit.training.config import TrainingConfig
@@ -48,7 +49,7 @@ class TrainingSamples:
     )
     workers: Optional[int] = option(
         "--workers",
-        type=click.IntRange(min=0, max=256),
+        type=click.IntRange(min=0, max=MOST_WORKERS),
         metavar="N",
         help="Threads that decode and vary images.  [default: one for each processor, 16 at most]",
     )

@@ -111,7 +111,8 @@ def prepare(
     if classes is not None and sample.label is not None and (largest := int(np.max(sample.label))) >= classes:
         step = f" at step {int(np.argmax(sample.label))}" if isinstance(sample.label, np.ndarray) else ""
         raise DataError(
-            f"{sample.name} has label {largest}{step}, but the network has {classes} classes (0 to {classes - 1})"
+            f"{sample.name} has label {largest}{step}, but the network has {classes} classes (0 to {classes - 1}); "
+            "correct the labels, or take a network with as many classes"
         )
     try:
         return replace(sample, image=network_input(preparation, sample.image, input_shape, sample.name))

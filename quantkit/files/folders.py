@@ -142,13 +142,18 @@ def scratch_folder() -> Iterator[Path]:
 
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.
+        OSError: the block's own, of other files or of a connection.
     """
+    folder = None
     try:
         place = Path(tempfile.gettempdir())
         remove_leftovers(place)
         with temporary_folder(place / "scratch", 0o700) as folder:
             yield folder
     except OSError as error:
+        elsewhere = folder is not None and not Path(error.filename or folder).is_relative_to(folder)
+        if elsewhere or isinstance(error, ConnectionError):
+            raise
         raise QuantkitError(
             f"cannot work with temporary files: {error.strerror or error}; free space, or set TMPDIR to another folder"
         ) from error

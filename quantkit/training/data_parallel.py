@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Optional, Union
 
 from quantkit.benchmark.placement.placement import Placement, place
-from quantkit.data.left_out import LeftOut, in_order
 from quantkit.errors import TrainingError, UserError
 from quantkit.files.folders import scratch_folder
 from quantkit.host.topology import read_topology
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
 from quantkit.training.instances import train_on_instances
-from quantkit.training.launch import KVStoreName, check_kvstore
-from quantkit.training.loop import Loop, Told
+from quantkit.training.launch import KVStoreName, advise_kvstore, check_kvstore
+from quantkit.training.loop import Loop, Told, Unused
 from quantkit.training.machines import Machines
 from quantkit.training.network_files import write_graph, write_network
 from quantkit.training.team import Job, Simulated
@@ -70,16 +69,18 @@ class DataParallel:
 
     def _placements(self, loop: Loop) -> Sequence[Placement]:
         placements = place("machine" if self.instances is None else str(self.instances), read_topology())
-        loop.config.check_shared(len(placements) * (self.machines.number if self.machines else 1))
+        loop.config.check_shared(self._number(placements))
         return placements
+
+    def _number(self, placements: Sequence[Placement]) -> int:
+        """Of all instances."""
+        return len(placements) * (self.machines.number if self.machines else 1)
 
     def identity(self, loop: Loop) -> str:
         """The hash of what decides the training: that of the loop, and whether gradients are rounded."""
         return hashlib.sha256(f"{loop.identity} float16".encode()).hexdigest() if self.compress else loop.identity
 
-    def run(
-        self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, told: Told
-    ) -> tuple[Checkpoint, tuple[LeftOut, ...]]:
+    def run(self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, told: Told) -> tuple[Checkpoint, Unused]:
         """All epochs that are left: the last checkpoint, and the samples that were left out.
 
         Args:
@@ -93,17 +94,20 @@ class DataParallel:
             QuantkitError: see ``Loop.run`` and ``train_on_instances``.
         """
         if self._alone:
-            return loop.run(begun, progress, told), in_order(loop.feed.left_out)
+            return loop.run(begun, progress, told), loop.unused
         placements = self._placements(loop)
+        if self._number(placements) > 1:
+            params = loop.network.graph.params
+            advise_kvstore(self.kvstore, sum(params[name].nbytes for name in loop.network.learned))
         with scratch_folder() as folder:
             job = self._job(loop, begun, folder)
             path = Path(job.checkpoint)
             done = len(begun.epochs) if begun else 0
-            left_out = train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
+            unused = train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
             reached = read_checkpoint(path, loop.identity)
         if reached is None:
-            raise TrainingError(f"the checkpoint {path} was removed; give the same command again")
-        return reached, left_out
+            raise TrainingError(f"the checkpoint {path} was removed; give the same command again, without --restart")
+        return reached, unused
 
     def _job(self, loop: Loop, begun: Optional[Checkpoint], folder: Path) -> Job:
         train, validation = _names(loop)
@@ -119,7 +123,7 @@ class DataParallel:
             validation,
             asdict(loop.config),
             self.workers,
-            (loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held else 0),
+            (loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held is not None else 0),
             str(loop.checkpoint or folder / "checkpoint"),
             loop.identity,
             begun is None,

@@ -17,13 +17,14 @@ from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model, Source
 from quantkit.progress import Progress, silent
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
+from quantkit.training.class_folders import folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import Loop, Told, untold
+from quantkit.training.loop import Loop, Told, Unused, untold
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
 from quantkit.training.trainable import Trainable, trainable
@@ -42,6 +43,7 @@ class FineTuned:
         base: the name of the network that it began as.
         data: the names of the training and, if any, of the validation samples.
         left_out: the training samples that could not be used.
+        validation_left_out: the validation samples that could not be used.
         resumed: how many epochs an earlier run had done.
     """
 
@@ -53,6 +55,7 @@ class FineTuned:
     base: str
     data: tuple[str, Optional[str]]
     left_out: tuple[LeftOut, ...] = ()
+    validation_left_out: tuple[LeftOut, ...] = ()
     resumed: int = 0
 
     @property
@@ -91,10 +94,11 @@ def finetune(
             ``.rec`` or an ``.npz`` file. Those that can only be read one after another are held in memory.
         validation_data: labelled samples of the same classes.
         classes: how many classes the samples have: the network gets a new last layer. None: it keeps its own.
-        labels: the names of the classes.
+        labels: the names of the classes; if none are given, those of the folders, where each class has one.
         config: how to train; None: ``TrainingConfig()``.
         workers: threads that decode and vary images; None: one for each processor that may be used.
-        skip_bad: how many training samples may be left out that cannot be read or used.
+        skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
+            used.
         checkpoint: a file for the state after each epoch. If it is there, the training goes on from it, exactly as if
             it had never stopped (on the same processor, with the same number of threads and of processors to run on).
         restart: begin anew, even if there is a checkpoint.
@@ -124,17 +128,18 @@ def finetune(
         workers = whole_number("workers", workers, 0, 4)
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
     checkpoint = None if checkpoint is None else Path(checkpoint)
-    base = with_new_classes(model, classes, labels, config.seed)
+    names = folder_labels(train_data, validation_data, classes, classes_of(model))
+    base = with_new_classes(model, classes, labels or names, config.seed)
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
-    held = None if validation_data is None else dataset(base, validation_data)
+    held = None if validation_data is None else dataset(base, validation_data, skip_bad)
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
     inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, checkpoint)
     loop = inputs.loop(base, trainable_classifier(base, config))
     loop = replace(loop, identity=parallel.identity(loop))
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
-    reached, left_out = parallel.run(loop, begun, progress, told)
-    return result_of(model, base, loop, begun, reached, left_out)
+    reached, unused = parallel.run(loop, begun, progress, told)
+    return result_of(model, base, loop, begun, reached, unused)
 
 
 def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str], seed: int) -> Model:
@@ -169,7 +174,7 @@ def result_of(
     loop: Loop,
     begun: Optional[Checkpoint],
     reached: Checkpoint,
-    left_out: tuple[LeftOut, ...],
+    unused: Unused,
 ) -> FineTuned:
     """What a training has made of a network.
 
@@ -179,7 +184,7 @@ def result_of(
         loop: the training.
         begun: where it went on from.
         reached: its last checkpoint.
-        left_out: the samples that could not be used.
+        unused: the samples that could not be used.
     """
     params = {name: reached.best.get(name, value) for name, value in base.graph.params.items()}
     source = Source(base.source.network, "given", f"fine-tuned on {loop.feed.samples.name}")
@@ -190,7 +195,7 @@ def result_of(
         reached.best_epoch,
         loop.feed.classes,
         model.name,
-        (loop.feed.samples.name, loop.held.name if loop.held else None),
-        left_out,
+        (loop.feed.samples.name, loop.held.name if loop.held is not None else None),
+        *unused,
         len(begun.epochs) if begun else 0,
     )

@@ -39,18 +39,18 @@ def main(text: str) -> None:
     os.dup2(2, 1)
     with Connection(descriptor) as channel, suppress(EOFError, ConnectionError):
         try:
-            left_out = _train(settings, channel)
+            unused = _train(settings, channel)
         except Exception as error:  # whatever it is, the parent must hear of it
             send_error(channel, error)
         else:
-            send(channel, left_out=left_out)
+            send(channel, unused=unused)
         # The parameter server ends with the first instance that ends; the parent ends them all.
         channel.recv_bytes()
 
 
-def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]]:
+def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str, Any]]]:
     from quantkit.backends.mxnet.checkpoint import read_checkpoint as read_graph
-    from quantkit.data.left_out import documents, in_order
+    from quantkit.data.left_out import documents
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
     from quantkit.host.threads import worker_threads
@@ -118,7 +118,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[dict[str, Any]
     replace(loop, alive=alive).run(begun, progress, tell)
     # Other machines may still ask the server of this one.
     communication.leave()
-    return documents(in_order(loop.feed.left_out))
+    return [documents(each) for each in loop.unused]
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Optional
 
 from quantkit.benchmark.placement.placement import Placement
-from quantkit.data.left_out import LeftOut
 from quantkit.errors import InstanceError, TrainingError
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.epoch import epoch_of
-from quantkit.training.loop import Told
+from quantkit.training.loop import Told, Unused
 from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
 from quantkit.units import counted
@@ -35,7 +34,7 @@ def train_on_instances(
     steps: int,
     progress: Progress,
     told: Told,
-) -> tuple[LeftOut, ...]:
+) -> Unused:
     """Train on instances until the checkpoint holds the last epoch; returns the samples that they left out.
 
     Args:
@@ -60,7 +59,7 @@ def train_on_instances(
                     epoch = epoch_of(message)
                     losses, reached = 0, epoch.number
                     told(epoch)
-                return team.left_out
+                return team.unused
         except InstanceError as error:
             # The last epoch may be in the checkpoint, and untold. Before the first, an older training's may be there.
             found = None if job.anew and not reached else read_checkpoint(Path(job.checkpoint), job.identity)
@@ -69,13 +68,13 @@ def train_on_instances(
                 told(epoch)
             if machines is not None and machines.number > 1:
                 raise TrainingError(
-                    f"{error}; see what the others say, and give the same command again on all machines, which go on "
-                    f"after epoch {reached}"
+                    f"{error}; see what the others say, and give the same command, without --restart, on all machines, "
+                    f"which go on after epoch {reached}"
                 ) from error
             losses += 1
             if losses > _RESTARTS:
                 raise TrainingError(
                     f"{error}, {counted(losses, 'time')} in a row, after epoch {reached}; end what ends the instances, "
-                    "and give the same command again, which goes on from a checkpoint if there is one"
+                    "and give the same command, without --restart, which goes on from a checkpoint if there is one"
                 ) from error
             warnings.warn(f"{error}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2)

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 
 from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.left_out import LeftOut, in_order
 from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoint
@@ -29,6 +30,18 @@ from quantkit.training.validation import Validated, validated
 
 Told = Callable[[Epoch], object]
 """Is given each epoch when it is done."""
+
+
+class Unused(NamedTuple):
+    """The samples that were left out, by position.
+
+    Attributes:
+        training: those of the training samples.
+        validation: those of the validation samples.
+    """
+
+    training: tuple[LeftOut, ...]
+    validation: tuple[LeftOut, ...]
 
 
 def untold(epoch: Epoch) -> None:
@@ -93,6 +106,11 @@ class Loop:
         return self.feed.config
 
     @property
+    def unused(self) -> Unused:
+        """The samples that were left out as far as they have been read."""
+        return Unused(in_order(self.feed.left_out), self.held.left_out if self.held is not None else ())
+
+    @property
     def _scores_of(self) -> Optional[Teacher]:
         """The network whose scores are learned."""
         return self.teacher if self.distill else None
@@ -113,6 +131,8 @@ class Loop:
         """
         if self.communication.instances > 1:
             self._compare(len(begun.epochs) if begun else 0)
+        if begun is None:
+            self._read_held()
         learned: LossName = "targets" if self._scores_of is None else "scores"
         trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication, learned)
         if begun is not None:
@@ -138,6 +158,17 @@ class Loop:
                     write_checkpoint(self.checkpoint, reached)
                 told(reached.epochs[-1])
         return reached
+
+    def _read_held(self) -> None:
+        """Read the validation samples once, so that what is wrong with them is told before an epoch."""
+        if self.held is not None:
+            for _ in self.held.batches(self._own_batch, None if self.teacher else self.feed.classes):
+                self.alive()
+
+    @property
+    def _own_batch(self) -> int:
+        """This instance's part of a batch."""
+        return self.config.batch_size // self.communication.instances
 
     def _compare(self, done: int) -> None:
         """Make sure that all instances begin alike."""
@@ -178,13 +209,15 @@ class Loop:
         if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
             raise TrainingError(
                 f"the instances have different parameters after epoch {number}: what they exchanged was damaged; give "
-                "the same command again, which goes on from the last checkpoint"
+                "the same command, without --restart, which goes on from the last checkpoint"
             )
         of_all = (
             self.communication.total(np.array([losses, seconds, waited], np.float32)) / self.communication.instances
         )
         loss, seconds, waited = (float(value) for value in of_all)
         judged = self._validated(trained)
+        if judged is not None and not math.isfinite(judged.loss):
+            raise _diverges(f"the loss on validation samples is {judged.loss} after epoch {number}", trained.rate)
         return Epoch(number, loss / steps, trained.rate, seconds, steps * config.batch_size, waited, judged)
 
     def _validated(self, trained: TrainedNetwork) -> Optional[Validated]:
@@ -194,7 +227,7 @@ class Loop:
             self.network.graph,
             trained.params(),
             self.held,
-            self.config.batch_size // self.communication.instances,
+            self._own_batch,
             self.feed.classes,
             self.teacher,
             self.alive,

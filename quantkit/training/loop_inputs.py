@@ -82,7 +82,7 @@ def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDatase
         feed.samples.name,
         str(len(feed.samples)),
         str(feed.classes),
-        f"{held.name} {held.size} {digest_of(held.samples, _COMPARED).hex()}" if held else "",
+        f"{held.name} {held.size} {digest_of(held.samples, _COMPARED).hex()}" if held is not None else "",
         repr((feed.model.preparation, feed.model.input_shape)),
         nnvm.sha256_of(learned) if learned else "",
         feed.digest(_COMPARED).hex(),

@@ -19,7 +19,7 @@ class MeetingPoint(NamedTuple):
     """Where the processes of a training find each other.
 
     Attributes:
-        host: that of the scheduler of MXNet's parameter server.
+        host: that of MXNet's scheduler, or of Horovod's rendezvous.
         port: its port.
         own: this machine's address, by which the others reach it.
     """

@@ -59,6 +59,7 @@ class TrainedInt8:
         before: the agreement with FP32 before; None without validation samples.
         data: the names of the training and, if any, of the validation samples.
         left_out: the training samples that could not be used.
+        validation_left_out: the validation samples that could not be used.
         resumed: how many epochs an earlier run had done.
     """
 
@@ -69,6 +70,7 @@ class TrainedInt8:
     before: Optional[Validated]
     data: tuple[str, Optional[str]]
     left_out: tuple[LeftOut, ...] = ()
+    validation_left_out: tuple[LeftOut, ...] = ()
     resumed: int = 0
 
 
@@ -103,7 +105,8 @@ def train_quantized(
         config: how to train. ``freeze`` names parameters: weights, biases, and ``*_log_range``.
         distill: learn the scores of FP32; else the labels.
         workers: threads that decode and vary images; None: one for each processor that may be used.
-        skip_bad: how many training samples may be left out that cannot be read or used.
+        skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
+            used.
         checkpoint: a file for the state after each epoch, from which an interrupted training goes on.
         restart: begin anew, even if there is a checkpoint.
         instances: train in several processes, as ``finetune`` does.
@@ -140,7 +143,7 @@ def train_quantized(
     simulated = training_graph(quantized.network, model.input_shape)
     form, network = trainable_of(simulated, config.freeze)
     samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
-    held = None if validation_data is None else dataset(model, validation_data)
+    held = None if validation_data is None else dataset(model, validation_data, skip_bad)
     inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, path)
     loop = inputs.loop(model, network, teacher_of(model), distill)
     loop = replace(loop, identity=parallel.identity(loop))
@@ -149,7 +152,7 @@ def train_quantized(
     before = None
     if held is not None:
         before = validated(network.graph, network.graph.params, held, config.batch_size, classes, loop.teacher)
-    reached, left_out = parallel.run(loop, begun, progress, told)
+    reached, unused = parallel.run(loop, begun, progress, told)
     judged = reached.epochs[reached.best_epoch - 1].validated
     better = before is None or judged is None or judged.better_than(before)
     result = _trained(quantized, simulated, form.values(reached.best), samples) if better else quantized
@@ -161,8 +164,8 @@ def train_quantized(
         reached.epochs,
         reached.best_epoch if better else 0,
         before,
-        (samples.name, held.name if held else None),
-        left_out,
+        (samples.name, held.name if held is not None else None),
+        *unused,
         len(begun.epochs) if begun else 0,
     )
 
@@ -213,6 +216,14 @@ def _trained(
     complete = with_pre_add_ranges(source, quantized.table, adjusted, unlabelled(samples))
     note = f"trained with its quantization on {samples.name}"
     model = replace(source.model, notes=(*source.model.notes, note))
+    # What a goal or timings have chosen was chosen for the network before.
     return replace(
-        quantized, source=replace(source, model=model), network=complete.network, agreement=None, drift=None, speed=None
+        quantized,
+        source=replace(source, model=model),
+        network=complete.network,
+        config=replace(quantized.config, goal=None, never_slower=False, speed_batch=1),
+        agreement=None,
+        drift=None,
+        mixed=None,
+        speed=None,
     )

@@ -11,6 +11,7 @@ from quantkit.data.left_out import documents
 from quantkit.files.files import sha256_of
 from quantkit.files.folders import Kind, replacing
 from quantkit.files.toml import Value
+from quantkit.training.epoch import document_of
 from quantkit.training.finetune import FineTuned
 from quantkit.training.network_files import CARD, PARAMS, SYMBOL, write_network
 from quantkit.version import __version__
@@ -51,13 +52,11 @@ def record_of(trained: FineTuned) -> dict[str, Any]:
         "train": trained.data[0],
         "validation": trained.data[1],
         "config": asdict(trained.config),
-        "epochs": [
-            {**asdict(epoch), "images_per_second": epoch.throughput, "waiting": epoch.waiting}
-            for epoch in trained.epochs
-        ],
+        "epochs": [document_of(epoch) for epoch in trained.epochs],
         "best_epoch": trained.best,
         "stopped_early": trained.stopped_early,
         "left_out": documents(trained.left_out),
+        "validation_left_out": documents(trained.validation_left_out),
     }
 
 

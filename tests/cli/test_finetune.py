@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -14,7 +15,12 @@ import pytest
 from click.testing import Result
 from PIL import Image
 
-from quantkit.bundle.file_names import ONNX, SYMBOL
+from quantkit.bundle.file_names import MANIFEST, ONNX, SYMBOL
+from quantkit.cli.epochs import telling
+from quantkit.cli.terminal import Terminal
+from quantkit.cli.work import Work
+from quantkit.errors import EngineError
+from quantkit.training.epoch import Epoch
 from tests.bad_images import digits_folder
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
 from tests.processes import commands
@@ -90,6 +96,26 @@ def test_it_goes_on_to_int8(run: Run, card: Path, photos: Path, int8_engine: Non
     assert result.exit_code == 0, result.stderr
     assert Path("tiny-finetuned-int8/manifest.json").is_file()
     assert "INT8      top-1" in result.stdout and "FP32      top-1" in result.stdout
+    assert "bundle    tiny-finetuned-int8" in result.stdout and "quantkit evaluate tiny-finetuned-int8" in result.stdout
+    alone = tuned(run, card, photos, "--quantize", "--force", "--json")
+    assert alone.exit_code == 0 and json.loads(alone.stdout)["int8"] == {"bundle": "tiny-finetuned-int8"}
+    assert "should the rest fail, `quantkit quantize tiny-finetuned/card.toml` does it" in alone.stderr
+
+
+def test_a_processor_without_int8_is_told_before_the_training(
+    run: Run, card: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise EngineError("no INT8 here")
+
+    monkeypatch.setattr("quantkit.backends.mxnet.build.check_int8", refuse)
+    Path("b-int8").mkdir()
+    Path("b-int8", MANIFEST).touch()
+    for result in (
+        tuned(run, card, photos, "--quantize"),
+        run("finetune", "b-int8", "--qat", "--reference", card, "--train", photos),
+    ):
+        assert result.exit_code == 1 and "no INT8 here" in result.stderr and "epoch" not in result.stderr
 
 
 def test_an_older_result_is_kept_unless_force_is_given(run: Run, card: Path, photos: Path) -> None:
@@ -109,7 +135,7 @@ def test_an_older_result_is_kept_unless_force_is_given(run: Run, card: Path, pho
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--classes", 2], "has 3 folders of classes, and --classes says 2; correct one of them"),
+        (["--classes", 2], "has 3 folders of classes, and classes (--classes) is 2; correct one"),
         (["--labels", "a,b"], "2 labels were given for 3 classes"),
         (["--freeze", "stage"], "nothing to freeze is called 'stage'"),
         (["--batch-size", 500], "photos has 36 samples, fewer than a batch of 500"),
@@ -140,7 +166,33 @@ def test_damaged_images_are_named(run: Run, card: Path, tmp_path: Path) -> None:
     assert "2 samples that cannot be read or used were left out: 003.png, 007.png" in result.stderr
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_goes_on_is_not_the_command_that_begins_anew(restarted: bool, tmp_path: Path) -> None:
+    terminal = Terminal(Work(), quiet=True)
+    telling(terminal, tmp_path / "c", 3, restarted, None)(Epoch(1, 0.5, 0.1, 60.0, 3000, 0.0, None))
+    same = "the same command without --restart" if restarted else "the same command"
+    assert terminal.work.kept.endswith(f"c holds epoch 1; {same} goes on from there")
+
+
+def test_validation_samples_may_be_left_out_and_are_tried_first(
+    run: Run, card: Path, photos: Path, tmp_path: Path
+) -> None:
+    held = tmp_path / "held"
+    shutil.copytree(photos, held)
+    (held / "green" / "05.png").write_bytes(b"no image")
+    strict = tuned(run, card, photos, "--val", held)
+    assert strict.exit_code == 2 and "05.png" in strict.stderr and "epoch 1/2" not in strict.stderr
+    result = tuned(run, card, photos, "--val", held, "--skip-bad", 1, "--json", "--quantize")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    (left_out,) = document["validation_left_out"]
+    assert left_out["position"] == 17 and document["int8"]["left_out"] == [left_out]
+    assert document["left_out"] == [] and document["epochs"][0]["validated"]["samples"] == 35
+    assert "1 sample that cannot be read or used was left out: " in result.stderr
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.long
 @pytest.mark.parametrize("more", [(), pytest.param(("--instances", "2x1:smt"), marks=pytest.mark.requires("two-cpus"))])
 def test_ctrl_c_says_where_it_goes_on_and_the_result_is_the_same(
     card: Path, photos: Path, tmp_path: Path, more: Sequence[str]
@@ -176,6 +228,7 @@ def test_samples_that_are_no_images_are_learned_as_they_are(run: Run, checkpoint
 
 
 @pytest.mark.requires("two-cpus")
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_machines_train_together(card: Path, photos: Path, tmp_path: Path) -> None:
     """Both are this one, and share its first core."""
@@ -281,6 +334,25 @@ def test_the_help_states_the_defaults(run: Run) -> None:
     usual = TrainingConfig()
     assert f"[default: {usual.epochs}, with --qat {QUANTIZATION_AWARE.epochs}]" in text
     assert f"[default: {usual.optimizer}, with --qat {QUANTIZATION_AWARE.optimizer}]" in text
+    for name, value in (
+        ("batch_size", usual.batch_size),
+        ("momentum", usual.momentum),
+        ("label_smoothing", usual.label_smoothing),
+        ("mixup", usual.mixup),
+        ("seed", usual.seed),
+        ("schedule", usual.schedule),
+    ):
+        assert getattr(QUANTIZATION_AWARE, name) == value
+        assert f"[default: {value if isinstance(value, str) else f'{value:g}'}]" in text
+    varied, plain = usual.augmentation, QUANTIZATION_AWARE.augmentation
+    for one, other in (
+        (usual.weight_decay, QUANTIZATION_AWARE.weight_decay),
+        (usual.warmup_epochs, QUANTIZATION_AWARE.warmup_epochs),
+        (varied.smallest_crop, plain.smallest_crop),
+        (varied.colour, plain.colour),
+    ):
+        assert f"[default: {one:g}, with --qat {other:g}]" in text
+    assert (varied.flip, plain.flip) == (True, False) and "[default: flip, with --qat no-flip]" in text
     for optimizer in ("sgd", "adam", "adamax"):
         config = TrainingConfig(optimizer=optimizer, batch_size=256)
         assert f"{config.peak_rate:g} for {optimizer}" in text
@@ -313,7 +385,7 @@ def test_folders_of_classes_have_to_agree(run: Run, card: Path, photos: Path, tm
     named = tuned(run, card, photos, "--val", tmp_path / "val", "--labels", "x,y,z")
     assert named.exit_code == 2 and "their order gives the labels" in named.stderr
     other = tuned(run, card, photos, "--classes", 4)
-    assert other.exit_code == 2 and "has 3 folders of classes, and --classes says 4" in other.stderr
+    assert other.exit_code == 2 and "has 3 folders of classes, and classes (--classes) is 4" in other.stderr
 
 
 def test_classes_get_the_names_that_are_given(run: Run, card: Path, photos: Path, tmp_path: Path) -> None:

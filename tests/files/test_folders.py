@@ -12,7 +12,7 @@ import pytest
 from quantkit.bundle import BUNDLE
 from quantkit.errors import QuantkitError, UserError
 from quantkit.files import folders
-from quantkit.files.folders import check_destination, put_folder, replacing
+from quantkit.files.folders import check_destination, put_folder, replacing, scratch_folder
 from quantkit.files.temporary import temporary_name
 from tests.processes import environment
 
@@ -243,3 +243,19 @@ def test_checking_alone_changes_nothing(old: Path) -> None:
     check_destination(old, True, BUNDLE)
     check_destination(old.parent / "new", False, BUNDLE)
     assert contents(old.parent) == {"out/manifest.json": "old"}
+
+
+def test_a_scratch_folder_is_not_blamed_for_what_happens_elsewhere(tmp_path: Path) -> None:
+    for error, kind in (
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), BrokenPipeError),
+        (PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "other")), PermissionError),
+        (OSError(errno.ENOSPC, "No space left on device"), QuantkitError),
+    ):
+        with pytest.raises(kind), scratch_folder() as folder:
+            raise error
+        assert not folder.exists()
+    with (
+        pytest.raises(QuantkitError, match="cannot work with temporary files: No such file"),
+        scratch_folder() as folder,
+    ):
+        (folder / "missing" / "file").write_text("")

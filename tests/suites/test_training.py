@@ -95,10 +95,11 @@ def test_parameters_that_differ_are_counted() -> None:
 def test_fine_tuned_networks_have_a_row() -> None:
     from finetuning import Row, lines
 
-    row = Row("net", "digits", 1000, 8, 90.0, 88.9, 0.013, 360, 0.99, 0.98, "not distinguishable", 0.5)
+    row = Row("net", "digits", "rate 0.02", 1000, 8, 90.0, 88.9, 0.013, 360, 0.99, 0.98, "not distinguishable", 0.5)
     (line,) = lines(document(rows=[asdict(row)]))
     assert line == (
-        "| net | digits | 1000 | 8 | 1.5 | 88.9 | 1.3 | 0.025 | 360 | 99.00 | 98.00 | not distinguishable, p = 0.5 |"
+        "| net | digits | rate 0.02 | 1000 | 8 | 1.5 | 88.9 | 1.3 | 0.025 | 360 | 99.00 | 98.00 | "
+        "not distinguishable, p = 0.5 |"
     )
 
 

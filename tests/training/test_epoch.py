@@ -24,7 +24,8 @@ def test_more_correct_ones_or_a_smaller_loss_are_better() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "waiting", "enough"), [(2, 0.0, 2), (2, 0.5, 4), (3, 0.1, 4), (1, 0.75, 4), (2, 0.9, 20)]
+    ("workers", "waiting", "enough"),
+    [(2, 0.0, 2), (2, 0.5, 4), (3, 0.1, 4), (1, 0.75, 4), (2, 0.9, 20), (0, 0.5, 1), (0, 0.8, 4)],
 )
 def test_workers_that_would_keep_up(workers: int, waiting: float, enough: int) -> None:
     assert enough_workers(workers, waiting) == enough

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.benchmark.placement.placement import place
 from quantkit.data.sources import load_data
 from quantkit.errors import DataError, TrainingError, UserError
+from quantkit.host.topology import read_topology
 from quantkit.progress import T
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned, finetune
 from quantkit.training.instances import InstanceLostWarning
+from quantkit.training.launch import SlowExchangeWarning
 from tests.processes import started_by_this
 from tests.training.conftest import coloured, tiny
 
@@ -62,6 +66,18 @@ def test_two_instances_compute_what_one_does(data: str) -> None:
     assert [epoch.loss for epoch in two.epochs] == pytest.approx([epoch.loss for epoch in one.epochs], rel=1e-4)
     assert [epoch.validated.samples for epoch in two.epochs if epoch.validated] == [64] * 3
     assert [epoch.samples for epoch in two.epochs] == [64] * 3
+
+
+def test_three_instances_compute_what_one_does(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them share a processor where there are no three."""
+    first, second = place(TWO, read_topology())
+    monkeypatch.setattr("quantkit.training.data_parallel.place", lambda *_: [first, second, first])
+    config = replace(CONFIG, batch_size=12)
+    one, three = (trained(data, config, normalized=False, instances=instances) for instances in (None, 3))
+    for name, value in params(one).items():
+        # Sums of float32 in another order, over fifteen steps.
+        assert params(three)[name] == pytest.approx(value, rel=1e-4, abs=1e-5)
+    assert [epoch.validated.samples for epoch in three.epochs if epoch.validated] == [64] * 3
 
 
 def test_one_instance_needs_nobody(data: str) -> None:
@@ -116,6 +132,7 @@ def trained_with_a_loss(data: str, module: str, number: int, checkpoint: Path, *
 
 
 # Of the servers, the scheduler is the first.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "number"),
     [("instance_process", 0), ("instance_process", 1), ("parameter_server", 0), ("parameter_server", 1)],
@@ -127,6 +144,7 @@ def test_a_killed_process_changes_nothing(
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
 
+@pytest.mark.long
 def test_one_that_hangs_is_replaced(data: str, undisturbed: FineTuned, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quantkit.training.team._PATIENCE", 6.0)
     stopped: list[int] = []
@@ -162,6 +180,17 @@ def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
     assert not left_running()
 
 
+def test_what_is_learned_is_what_is_exchanged(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantkit.training.launch._LARGE", 100)
+    config = replace(CONFIG, epochs=1, freeze=("body",))
+    # The dense layer's weights, 3 rows of 8, and biases.
+    with pytest.warns(SlowExchangeWarning, match=r"exchange 0\.1 kB of gradients in each step"):
+        trained(data, config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SlowExchangeWarning)
+        trained(data, config, instances="1x1")
+
+
 def test_what_instances_cannot_share_is_refused(data: str) -> None:
     with pytest.raises(UserError, match="a batch of 15 cannot be shared by 2 instances; give a multiple of them"):
         trained(data, replace(CONFIG, batch_size=15))
@@ -178,6 +207,7 @@ def test_what_instances_cannot_share_is_refused(data: str) -> None:
         trained(data, instances="many")
 
 
+@pytest.mark.long
 def test_an_older_checkpoint_stays_until_a_new_training_has_one(
     data: str, undisturbed: FineTuned, tmp_path: Path
 ) -> None:
@@ -201,6 +231,7 @@ def test_an_older_checkpoint_stays_until_a_new_training_has_one(
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
 
+@pytest.mark.long
 def test_a_training_goes_on_with_another_number_of_instances(data: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
 

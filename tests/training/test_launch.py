@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from quantkit.errors import ExtraMissing, UserError
-from quantkit.training.launch import check_kvstore, launch
+from quantkit.training.launch import SlowExchangeWarning, advise_kvstore, check_kvstore, launch
 from quantkit.training.machines import Machines
 
 THIRD = Machines(4, 2, "127.0.0.1:9000")
@@ -55,3 +57,12 @@ def test_ways_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(UserError, match=r"gradients are compressed through Horovod alone: .*; add --kvstore horovod"):
         check_kvstore("dist_sync", True)
     check_kvstore("dist_sync", False)
+
+
+def test_large_gradients_are_better_sent_through_horovod() -> None:
+    with pytest.warns(SlowExchangeWarning, match=r"exchange 553\.4 MB of gradients in each step; above 200\.0 MB they"):
+        advise_kvstore("dist_sync", 553_400_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        advise_kvstore("dist_sync", 200_000_000)
+        advise_kvstore("horovod", 553_400_000)

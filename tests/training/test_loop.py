@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
 import pytest
 
+from quantkit.data.arrays import arrays
+from quantkit.data.samples import Sample
 from quantkit.errors import DataError, TrainingError
 from quantkit.models.dataset import dataset
-from quantkit.progress import silent
+from quantkit.progress import T, silent
 from quantkit.training.augmentation import NONE
 from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import trainable_classifier
-from quantkit.training.loop import Loop
+from quantkit.training.loop import Loop, untold
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.validation import Validated
-from tests.training.conftest import coloured, tiny
+from tests.training.conftest import CLASSES, SIZE, coloured, tiny
 
 CONFIG = TrainingConfig(epochs=2, batch_size=16, learning_rate=1.0, augmentation=NONE)
 
@@ -110,3 +113,41 @@ def test_patience_counts_from_the_best_epoch() -> None:
     """A rate this small changes no parameter, so that the first epoch stays the best."""
     config = replace(CONFIG, epochs=9, patience=3, learning_rate=1e-30)
     assert [epoch.number for epoch in run(loop(Alone(), config, normalized=False))] == [1, 2, 3, 4]
+
+
+def test_validation_samples_are_read_before_the_first_step() -> None:
+    """The last of them has a class that the network has not."""
+    model = tiny()
+    held = arrays(np.zeros((9, SIZE, SIZE, 3), np.uint8), np.array([0] * 8 + [CLASSES]), "held")
+    inputs = LoopInputs(coloured(48), dataset(model, held), CONFIG, 0, None)
+
+    def fail(stream: Iterable[T], total: int, title: str) -> Iterable[T]:
+        raise AssertionError("a step was made")
+
+    with pytest.raises(DataError, match=r"has label 3, but the network has 3 classes .*; correct the labels, or take"):
+        inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, fail, untold)
+
+
+def test_a_validation_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
+    """Finite parameters, but what they make of these samples is not."""
+    checkpoint, model = tmp_path / "checkpoint", replace(tiny(), preprocess=None)
+    images = np.stack([sample.image for sample in coloured(48)]).transpose(0, 3, 1, 2).astype(np.float32)
+    train, held = (arrays(images * scale, np.arange(48) % 3, "scaled") for scale in (1 / 255, 1e36))
+    inputs = LoopInputs(train, dataset(model, held), CONFIG, 0, checkpoint)
+    with pytest.raises(
+        TrainingError, match=r"the loss on validation samples is (nan|inf) after epoch 1, at a learning"
+    ):
+        inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, untold)
+    assert not checkpoint.exists()
+
+
+def test_validation_samples_of_unknown_number() -> None:
+    model, samples = tiny(), coloured(30, 1)
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        return samples.read(takewhile(lambda position: position < 30, positions))
+
+    held = replace(samples, read=read, size=None, independent=False)
+    inputs = LoopInputs(coloured(48), dataset(model, held), CONFIG, 0, None)
+    reached = inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, untold)
+    assert [epoch.validated.samples for epoch in reached.epochs if epoch.validated] == [30, 30]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.api import evaluate
+from quantkit.api import evaluate, quantize
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.read import read_bundle
@@ -20,6 +20,8 @@ from quantkit.data.arrays import arrays
 from quantkit.data.batches import prepare
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError, SampleError, UserError
+from quantkit.quantization.config import QuantizationConfig
+from quantkit.quantization.goal import Goal
 from quantkit.training.augmentation import NONE
 from quantkit.training.config import OptimizerName
 from quantkit.training.epoch import Epoch
@@ -137,8 +139,41 @@ def test_parameters_can_be_frozen(spoiled: QuantizedModel) -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamax"])
 def test_other_optimizers_train_it(spoiled: QuantizedModel, optimizer: OptimizerName) -> None:
-    result = trained(spoiled, config=replace(CONFIG, optimizer=optimizer, epochs=1))
-    assert np.isfinite(result.epochs[0].loss)
+    result = trained(spoiled, config=replace(CONFIG, optimizer=optimizer))
+    after = result.epochs[-1].validated
+    assert result.before is not None and after is not None and after.loss < result.before.loss
+
+
+@pytest.mark.parametrize("chosen", [{"never_slower": True, "speed_batch": 2}, {"goal": Goal(max_drop=90.0)}])
+def test_what_was_chosen_for_the_network_before_is_no_claim_of_the_trained_one(
+    spoiled: QuantizedModel, chosen: dict[str, Any], tmp_path: Path
+) -> None:
+    config = QuantizationConfig(num_samples=24, preset="none", **chosen)
+    judged = coloured(60, 1) if config.goal else None
+    before = quantize(tiny(normalized=False), coloured(24), config, evaluation_data=judged)
+    assert before.speed is not None or before.mixed is not None
+    # With what was found, whatever that is on this machine, but all of its layers in INT8.
+    claimed = replace(spoiled, config=config, speed=before.speed, mixed=before.mixed)
+    result = trained(claimed).network
+    assert result.speed is None and result.mixed is None
+    bundle = result.save(tmp_path / "trained")
+    assert verify_bundle(bundle).ok
+    assert trained(reopened(read_bundle(bundle), tiny(normalized=False), coloured(24))).network.save(tmp_path / "again")
+
+
+def test_bad_validation_samples_are_left_out(spoiled: QuantizedModel) -> None:
+    samples = without_labels(coloured(60, 1))
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            if position == 7:
+                raise SampleError("image 7 is damaged", "image 7")
+            yield from samples.read((position,))
+
+    bad = replace(samples, read=read, independent=True)
+    result = train_quantized(spoiled, without_labels(coloured(96)), bad, config=CONFIG, skip_bad=1, workers=0)
+    assert [each.position for each in result.validation_left_out] == [7] and not result.left_out
+    assert [epoch.validated.samples for epoch in result.epochs if epoch.validated] == [59, 59]
 
 
 def test_a_bundle_is_trained_as_the_network_that_it_was_made_from(spoiled: QuantizedModel, tmp_path: Path) -> None:
