@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Optional
 
 import click
@@ -58,7 +59,7 @@ def telling(
         price: of an hour; None if it does not matter.
         measure: what the share of correct samples is called.
     """
-    begun, done = time.monotonic(), 0
+    begun, done = monotonic(), 0
     same = "the same command without --restart" if restarted else "the same command"
 
     def told(epoch: Epoch) -> None:
@@ -66,7 +67,7 @@ def telling(
         terminal.work.kept = f"{checkpoint} holds epoch {epoch.number}; {same} goes on from there"
         done += 1
         # Epochs take longer than their steps: they are judged and stored, too.
-        left = (epochs - epoch.number) * (time.monotonic() - begun) / done
+        left = (epochs - epoch.number) * (monotonic() - begun) / done
         terminal.tell(_line(epoch, epochs, left, price, measure))
 
     return told

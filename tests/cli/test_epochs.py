@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.cli import epochs
 from quantkit.cli.epochs import telling
 from quantkit.training.epoch import Epoch
 from quantkit.training.validation import Validated
@@ -27,9 +28,10 @@ class Terminal:
 
 def test_the_end_is_expected_by_whole_epochs_with_all_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("quantkit.cli.epochs.time.monotonic", lambda: clock[0])
+    # The clock of this module alone: threads of other tests wait by the real one.
+    monkeypatch.setattr(epochs, "monotonic", lambda: clock[0])
     terminal = Terminal()
-    told = telling(terminal, Path("net.checkpoint"), 4, 36.0)  # type: ignore[arg-type]
+    told = telling(terminal, Path("net.checkpoint"), 4, False, 36.0)  # type: ignore[arg-type]
     # An earlier run did the first; steps take 20 seconds, and all takes 60.
     clock[0] += 60
     before = time.time()
@@ -44,3 +46,12 @@ def test_the_end_is_expected_by_whole_epochs_with_all_that_they_take(monkeypatch
     clock[0] += 30
     told(Epoch(4, 0.5, 0.1, 20.0, 3000, 5.0, None))
     assert terminal.lines[1] == "epoch 4/4: loss 0.5000, 150.0 images/s, 25.0 % waiting for data"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_goes_on_is_not_the_command_that_begins_anew(restarted: bool) -> None:
+    terminal = Terminal()
+    told = telling(terminal, Path("net.checkpoint"), 3, restarted, None)  # type: ignore[arg-type]
+    told(Epoch(1, 0.5, 0.1, 60.0, 3000, 0.0, None))
+    same = "the same command without --restart" if restarted else "the same command"
+    assert terminal.kept == f"net.checkpoint holds epoch 1; {same} goes on from there"

@@ -16,11 +16,7 @@ from click.testing import Result
 from PIL import Image
 
 from quantkit.bundle.file_names import MANIFEST, ONNX, SYMBOL
-from quantkit.cli.epochs import telling
-from quantkit.cli.terminal import Terminal
-from quantkit.cli.work import Work
 from quantkit.errors import EngineError
-from quantkit.training.epoch import Epoch
 from tests.bad_images import digits_folder
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
 from tests.processes import commands
@@ -164,14 +160,6 @@ def test_damaged_images_are_named(run: Run, card: Path, tmp_path: Path) -> None:
     result = tuned(run, card, folder, *resized, "--skip-bad", 2)
     assert result.exit_code == 0, result.stderr
     assert "2 samples that cannot be read or used were left out: 003.png, 007.png" in result.stderr
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_what_goes_on_is_not_the_command_that_begins_anew(restarted: bool, tmp_path: Path) -> None:
-    terminal = Terminal(Work(), quiet=True)
-    telling(terminal, tmp_path / "c", 3, restarted, None)(Epoch(1, 0.5, 0.1, 60.0, 3000, 0.0, None))
-    same = "the same command without --restart" if restarted else "the same command"
-    assert terminal.work.kept.endswith(f"c holds epoch 1; {same} goes on from there")
 
 
 def test_validation_samples_may_be_left_out_and_are_tried_first(
