@@ -78,16 +78,19 @@ docs: .venv-docs/installed
 # repeat it.
 # A file's tests run in one process, for their fixtures; the pages of docs/, together the longest file, are shared out.
 PARALLEL := -m 'not timing' -n 3 --dist loadfile
-# CI has the tests with the marker `long`, and the files of mxnet-mkl, in turns.
+# CI has in turns: the tests with the marker `long`; the files of the packages that stand on all others, of those that
+# measure time or load, and with mxnet-mkl.
 TURN ?= 1/1
+IN_TURNS := tests/cluster tests/deployment tests/suites
 # The tests that measure the coverage of the core packages. Measuring slows them by a quarter, so the others do without.
 COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
 	$(wildcard tests/test_*.py)
 test-onednn: .venv-onednn/installed
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --cov --cov-report= $(COVERING)
-	.venv-onednn/bin/python -m pytest $(PARALLEL) --long $(TURN) $(patsubst %,--ignore %,$(COVERING) tests/docs)
+	.venv-onednn/bin/python -m pytest $(PARALLEL) --long $(TURN) $(patsubst %,--ignore %,$(COVERING) $(IN_TURNS) tests/docs)
+	.venv-onednn/bin/python -m pytest $(PARALLEL) --part $(TURN) $(IN_TURNS)
 	.venv-onednn/bin/python -m pytest -n 3 --long $(TURN) tests/docs
-	.venv-onednn/bin/python -m pytest -m timing --long $(TURN)
+	.venv-onednn/bin/python -m pytest -m timing --part $(TURN)
 
 # With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
 # made of the results, what serves them, and commands, are the same with either wheel.

@@ -47,6 +47,7 @@ _RUN = [page for page in PAGES if any(each.language != "text" and not each.not_r
 _CHECKED = [each for each in _ALL if each.not_run]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.requires("onnx", "onnxruntime", "openvino")
 @pytest.mark.parametrize("page", _RUN, ids=name_of)
