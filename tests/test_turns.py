@@ -29,7 +29,7 @@ def test_turns_are_written_as_two_numbers() -> None:
 
 
 def test_long_tests_and_files_are_run_in_turns(tmp_path: Path) -> None:
-    hooks = "pytest_addoption, _has_turn, pytest_collection_modifyitems"
+    hooks = "pytest_addoption, _has_turn, pytest_collection_modifyitems, pytest_sessionfinish"
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hooks}\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    long\n")
     for number in range(20):
@@ -38,7 +38,7 @@ def test_long_tests_and_files_are_run_in_turns(tmp_path: Path) -> None:
 
     def run(*options: str) -> set[str]:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options]
-        kept = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+        kept = {**os.environ, "QUANTKIT_REQUIRE": "", "PYTHONPATH": str(Path(__file__).parents[1])}
         done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return {line.split()[0] for line in done.stdout.splitlines() if " PASSED" in line}
@@ -51,3 +51,5 @@ def test_long_tests_and_files_are_run_in_turns(tmp_path: Path) -> None:
     parts = [run("--part", f"{own}/2") for own in (1, 2)]
     assert parts[0] | parts[1] == everything and not parts[0] & parts[1]
     assert len({each.split("::")[0] for each in parts[0]}) * 2 == len(parts[0])
+    # One of the shares is empty.
+    assert sorted(len(run("test_0.py", "--part", f"{own}/2")) for own in (1, 2)) == [0, 2]

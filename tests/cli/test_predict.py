@@ -65,6 +65,7 @@ def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: P
     assert forced.exit_code == 0 and "a.png -> out/drawn/a.png\n  0.900 cat 0 0 3 6\n" in forced.stdout
 
 
+@pytest.mark.long
 def test_predict_runs_as_a_deployment_says(run: Run, bundles: Path, voc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ("predict", bundles / "net", voc / "JPEGImages", "--json")
     alone = run(*given)
@@ -148,6 +149,7 @@ def test_evaluate_judges_by_the_task(run: Run, bundles: Path, voc: Path) -> None
     assert "VOC12 mAP 100.0 % [100.0 %, 100.0 %]" in run(*common).stdout
 
 
+@pytest.mark.long
 def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path) -> None:
     common = ["--task", "detection", "--data", voc, "--max-drop", "0.5"]
     done = run("evaluate", bundles / "net", "--reference", bundles / "net", *common)

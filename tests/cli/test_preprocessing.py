@@ -83,6 +83,7 @@ def test_what_a_card_says_otherwise_is_told(run: Run, engine: None) -> None:
     assert "Warning: the preprocessing of digits_resnet20_v1 uses mean 0.25,0.25,0.25 as given, where" in result.stderr
 
 
+@pytest.mark.long
 def test_a_network_whose_card_crops_reads_what_is_no_square(run: Run, int8_engine: None, photographs: Path) -> None:
     common = ["--input-shape", "3,32,64", "--calib-data", photographs, "--calib", 2]
     common += ["--weights", "random", "--out", "b", "--no-latency", "--preset", "none"]

@@ -37,6 +37,7 @@ def test_a_report_is_written_and_told(run: Run, folder: Path, tmp_path: Path) ->
     assert run("report", folder, "--out", "out", "--quiet").stdout == ""
 
 
+@pytest.mark.long
 def test_everything_that_a_report_can_show(run: Run, tmp_path: Path) -> None:
     for name, given in (("complete", complete()), ("hostile", hostile())):
         result = run("report", stored(given, tmp_path / name), "--out", f"{name}-report")

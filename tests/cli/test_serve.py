@@ -162,6 +162,7 @@ def test_a_monitor_tells_what_drifts(net: Bundle, digits_usual: Path, tmp_path: 
     assert "input.mean" in run.drifting
 
 
+@pytest.mark.long
 def test_what_cannot_be_watched_is_served_all_the_same(net: Bundle, digits_usual: Path, tmp_path: Path) -> None:
     with begun(tmp_path, f"net/1={net.directory}", f"net/2={digits_usual}", "--monitor") as (process, said):
         data = {"name": "data", "datatype": "FP32", "shape": [1, 3, 32, 32], "data": [9.0] * 3072}

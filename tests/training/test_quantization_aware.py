@@ -144,6 +144,7 @@ def test_other_optimizers_train_it(spoiled: QuantizedModel, optimizer: Optimizer
     assert result.before is not None and after is not None and after.loss < result.before.loss
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chosen", [{"never_slower": True, "speed_batch": 2}, {"goal": Goal(max_drop=90.0)}])
 def test_what_was_chosen_for_the_network_before_is_no_claim_of_the_trained_one(
     spoiled: QuantizedModel, chosen: dict[str, Any], tmp_path: Path
