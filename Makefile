@@ -85,12 +85,13 @@ IN_TURNS := tests/cluster tests/deployment tests/suites
 # The tests that measure the coverage of the core packages. Measuring slows them by a quarter, so the others do without.
 COVERING := tests/benchmark tests/bundle tests/calibration tests/evaluation tests/fusion tests/ir tests/lowering tests/quantization \
 	$(wildcard tests/test_*.py)
+TIMING = $(shell grep -rl --include='test_*.py' 'mark\.timing' tests)
 test-onednn: .venv-onednn/installed
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --cov --cov-report= $(COVERING)
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --long $(TURN) $(patsubst %,--ignore %,$(COVERING) $(IN_TURNS) tests/docs)
 	.venv-onednn/bin/python -m pytest $(PARALLEL) --part $(TURN) $(IN_TURNS)
 	.venv-onednn/bin/python -m pytest -n 3 --long $(TURN) tests/docs
-	.venv-onednn/bin/python -m pytest -m timing --part $(TURN)
+	.venv-onednn/bin/python -m pytest -m timing --part $(TURN) $(TIMING)
 
 # With mxnet-mkl, what meets the engine's kernels: networks are rewritten, quantized, stored, run and deployed. What is
 # made of the results, what serves them, and commands, are the same with either wheel.

@@ -42,6 +42,7 @@ def test_a_table_is_printed_and_written(run: Run, suite: Path, int8_engine: None
     assert network["rows"] == json.loads(Path("mine-benchmark/accuracy.json").read_text())["networks"][0]["rows"]
 
 
+@pytest.mark.long
 @pytest.mark.requires("cluster")
 def test_a_cluster_gives_the_same_table(run: Run, suite: Path, int8_engine: None) -> None:
     assert run("benchmark", suite, "--out", "one").exit_code == 0

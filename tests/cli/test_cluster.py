@@ -24,6 +24,7 @@ from tests.cluster.nodes import scheduler_and_worker
 pytestmark = pytest.mark.requires("cluster")
 
 
+@pytest.mark.long
 def test_results_are_those_without_a_cluster(run: Run, checkpoint: Path, samples: Path) -> None:
     options = [checkpoint, "--input-shape", SHAPE]
     on_two = ["--cluster", "local:2", "--shard-size", "5"]
@@ -172,6 +173,7 @@ def test_tasks_are_judged_as_without_a_cluster(run: Run, network: str) -> None:
     assert "3 shards on 2 workers" in two.stderr
 
 
+@pytest.mark.long
 def test_nodes_with_certificates_of_a_user(run: Run, checkpoint: Path, samples: Path, tmp_path: Path) -> None:
     own, others = write_certificates(tmp_path / "own"), write_certificates(tmp_path / "others")
     calibrating = ["calibrate", checkpoint, "--input-shape", SHAPE, "--calib-data", samples, "--calib", "20"]

@@ -274,6 +274,7 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
     assert run("finetune", "b-int8", "--qat", *words).exit_code == 2
 
 
+@pytest.mark.long
 @pytest.mark.requires("two-cpus")
 @pytest.mark.requires("onnx")
 def test_instances_train_a_bundle_towards_labels(run: Run, card: Path, photos: Path, int8_engine: None) -> None:

@@ -64,6 +64,7 @@ def test_a_goal_that_is_missed_ends_with_4_and_a_bundle(run: Run, int8_engine: N
     assert run("verify", "b").exit_code == 0
 
 
+@pytest.mark.long
 def test_a_budget_that_ends_it_is_said(run: Run, int8_engine: None) -> None:
     done = run(*NETWORK, *JUDGED, "--max-drop", 0, "--search-minutes", 0)
     assert done.exit_code == 4, done.stderr
@@ -109,6 +110,7 @@ def test_measurements_that_cannot_be_kept(
     assert "calibrating" not in done.stderr
 
 
+@pytest.mark.long
 def test_images_that_are_calibrated_with_are_warned_of(run: Run, int8_engine: None) -> None:
     same = "--eval-data and --calib-data are both digits:train"
     done = run(*NETWORK, "--eval-data", "digits:train", "--max-drop", 50, "--search-minutes", 0)

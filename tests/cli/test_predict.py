@@ -86,6 +86,7 @@ def test_predict_runs_as_a_deployment_says(run: Run, bundles: Path, voc: Path, m
     assert refused.exit_code == 2 and "says engine and instances" in refused.stderr
 
 
+@pytest.mark.long
 def test_predict_spreads_images_over_instances(run: Run, bundles: Path, voc: Path) -> None:
     given = ("predict", bundles / "net", voc / "JPEGImages", "--json")
     alone, spread = run(*given), run(*given, "--instances", "2")
@@ -219,6 +220,7 @@ def test_evaluate_judges_maps(run: Run, engine: None, tmp_path: Path) -> None:
     assert done.exit_code == 2 and "holds boxes, not the class of every pixel" in done.stderr
 
 
+@pytest.mark.long
 def test_a_bundle_says_its_task(run: Run, engine: None, voc: Path, tmp_path: Path) -> None:
     net = bundle(pixel_detector(), (3, ROWS, COLUMNS), RAW, ("cat", "dog"), tmp_path / "net", "detection")
     common = ["evaluate", net, "--reference", net]

@@ -44,6 +44,7 @@ def test_the_users_sample_is_kept_if_asked_for(
         assert any(np.array_equal(stored[0], each) for each in np.load(samples)["x"]) == bool(keep)
 
 
+@pytest.mark.long
 def test_two_that_write_the_same_bundle_at_once(
     options: list[object], int8_engine: None, run: Run, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8
     assert set(result["latency_ms"]) == {"fp32", "fp32_fused", "int8"}
 
 
+@pytest.mark.long
 def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
     def algorithms(*more: object) -> dict[str, object]:
         shown = json.loads(run("quantize", *options, "--calib", 5, "--no-latency", "--json", "--force", *more).stdout)
@@ -230,6 +232,7 @@ def test_a_table_that_ships_is_used_and_told_of(run: Run, int8_engine: None, tmp
         assert json.loads(run("quantize", *network, *more, "--json").stdout)["calibration"]["origin"] == origin, more
 
 
+@pytest.mark.long
 def test_the_default_samples_come_with_what_they_cannot_stand_for(run: Run, int8_engine: None) -> None:
     common = ["digits_resnet20_v1", "--calib", 2, "--force"]
     for verb in (["quantize", "--preset", "none", "--no-latency"], ["calibrate", "--out", "table.json"]):

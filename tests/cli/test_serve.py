@@ -52,6 +52,7 @@ def begun(folder: Path, *words: object) -> Iterator[tuple[subprocess.Popen[str],
         process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_answers_until_it_is_told_to_end(net: Bundle, tmp_path: Path, number: int) -> None:
     with begun(tmp_path, net.directory, f"again/3={net.directory}") as (process, said):
@@ -139,6 +140,7 @@ def test_what_is_wrong_is_said_at_once(run: Run, net: Bundle, tmp_path: Path, wo
     assert message in result.stderr
 
 
+@pytest.mark.long
 def test_a_monitor_tells_what_drifts(net: Bundle, digits_usual: Path, tmp_path: Path) -> None:
     words = (f"net={digits_usual}", "--monitor", "--events", "told", "--reference", net.directory, "--shadow", "1")
     with begun(tmp_path, *words) as (process, said):

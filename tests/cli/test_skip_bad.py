@@ -94,6 +94,7 @@ def test_a_cluster_leaves_out_what_one_process_does(run: Run, photos: Path) -> N
     assert names(one) and one.stdout == two.stdout and one.stderr.endswith(TOLD) and two.stderr.endswith(TOLD)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("int8_engine")
 def test_quantize(run: Run, photos: Path, tmp_path: Path) -> None:
     held_out = digits_folder(tmp_path / "held", 9, bad={3})

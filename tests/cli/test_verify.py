@@ -47,6 +47,7 @@ def altered(digits_onnx: Path, tmp_path: Path) -> Path:
     return bundle
 
 
+@pytest.mark.long
 @pytest.mark.requires("vnni")
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) -> None:

@@ -75,6 +75,7 @@ def top1(graph: Graph, fused: FusedModel, images: tuple[np.ndarray, np.ndarray])
     return run(graph, {"data": batch.data})[0].argmax(axis=1)
 
 
+@pytest.mark.long
 def test_the_goal_is_met_and_what_is_said_is_true(
     begin: Callable[..., search.SearchResult],
     digits_fused: FusedModel,

@@ -78,6 +78,7 @@ def test_a_network_is_compared_with_its_reference_in_points(engine: None, folder
     assert same.drops["reference"].verdict == "not distinguishable"
 
 
+@pytest.mark.long
 def test_parts_of_one_photograph_are_drawn_together(engine: None, folder: Path) -> None:
     networks: dict[Role, Network] = {"network": detector(), "reference": detector()}
     images = voc_boxes(folder, classes=CLASSES)

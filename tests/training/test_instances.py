@@ -68,6 +68,7 @@ def test_two_instances_compute_what_one_does(data: str) -> None:
     assert [epoch.samples for epoch in two.epochs] == [64] * 3
 
 
+@pytest.mark.long
 def test_three_instances_compute_what_one_does(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them share a processor where there are no three."""
     first, second = place(TWO, read_topology())
@@ -171,6 +172,7 @@ def test_losses_without_an_end_end_the_training(data: str, monkeypatch: pytest.M
     assert path.exists()
 
 
+@pytest.mark.long
 def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
     path = tmp_path / "beyond.npz"
     samples = list(coloured(32))
@@ -180,6 +182,7 @@ def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
     assert not left_running()
 
 
+@pytest.mark.long
 def test_what_is_learned_is_what_is_exchanged(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quantkit.training.launch._LARGE", 100)
     config = replace(CONFIG, epochs=1, freeze=("body",))
@@ -255,6 +258,7 @@ def test_instances_end_early_together(data: str) -> None:
     assert not left_running()
 
 
+@pytest.mark.long
 def test_samples_that_instances_leave_out_are_told_once(tmp_path: Path) -> None:
     for number, sample in enumerate(coloured(33)):
         folder = tmp_path / "images" / f"class {sample.label}"

@@ -50,6 +50,7 @@ def test_layers_without_weights_without_saturation_and_without_error(analysis: A
     assert "exact" in page
 
 
+@pytest.mark.long
 def test_nothing_else_is_overwritten(analysis: Analysis, tmp_path: Path) -> None:
     write_analysis(analysis, tmp_path / "out")
     with pytest.raises(UserError, match=r"holds an analysis already; .*--force"):

@@ -55,6 +55,7 @@ def test_options(engine: None, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(values, wanted, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.requires("vnni")
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("levels", [False, True], ids=["one level", "pyramid"])
