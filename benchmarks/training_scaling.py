@@ -180,8 +180,20 @@ def one_turn(
 ) -> Turn:
     """Train for some epochs."""
     config = quantkit.TrainingConfig(epochs=epochs, batch_size=subject.batch * instances, learning_rate=1e-3)
+    return reading(model, images, CLASSES, config, instances, kvstore)
+
+
+def reading(
+    model: quantkit.Model,
+    images: Path,
+    classes: int,
+    config: quantkit.TrainingConfig,
+    instances: int,
+    kvstore: KVStoreName,
+) -> Turn:
+    """Train on instances of one core; the first epoch does not count."""
     trained = quantkit.finetune(
-        model, str(images), classes=CLASSES, config=config, instances=f"{instances}x1", kvstore=kvstore, workers=1
+        model, str(images), classes=classes, config=config, instances=f"{instances}x1", kvstore=kvstore, workers=1
     )
     counted = trained.epochs[1:]
     seconds = sum(epoch.seconds for epoch in counted)
@@ -219,10 +231,10 @@ def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
     speeds = [turn.throughput for turn in cell.turns]
     efficiency = "100"
     if cell.instances > 1:
-        efficiency = _share(speeds, [cell.instances * turn.throughput for turn in alone.turns])
+        efficiency = share(speeds, [cell.instances * turn.throughput for turn in alone.turns])
     of_apart = ""
     if apart is not None and apart != cell:
-        of_apart = _share(speeds, [turn.throughput for turn in apart.turns])
+        of_apart = share(speeds, [turn.throughput for turn in apart.turns])
     waiting = 100 * float(np.mean([turn.waiting for turn in cell.turns]))
     parameters = f"{cell.parameters / 1e6:.1f} million"
     facts = (
@@ -239,7 +251,7 @@ def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
     return f"| {' | '.join(map(str, facts))} |"
 
 
-def _share(speeds: Sequence[float], whole: Sequence[float]) -> str:
+def share(speeds: Sequence[float], whole: Sequence[float]) -> str:
     """In percent, with its interval."""
     ratio = paired_ratio(speeds, whole)
     return f"{100 * ratio.value:.1f} [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
