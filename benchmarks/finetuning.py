@@ -6,21 +6,26 @@ Trained networks learn other classes, with the defaults of `quantkit finetune` b
 learned from, what chooses the epoch and what is judged are three sets without a common sample. INT8 has the preset
 `best`, calibrated with 100 of the training samples; it is compared with FP32 by McNemar's test. Time is that of
 training alone, on all cores, while nothing else runs.
+The same training then takes turns on one core and on two instances of one core each, through MXNet's parameter server,
+each with the batch of the row: efficiency is the throughput of two over twice that of one, a geometric mean over rounds
+with Student's 95 % interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from command_line import Document, arguments, data_root, described, host_facts, run, table, write_results
+from command_line import ROUNDS, Document, arguments, data_root, described, host_facts, run, table, write_results
+from training_scaling import reading, share
 
 import quantkit
 from quantkit.data.arrays import arrays
 from quantkit.errors import DataError
+from quantkit.files.folders import scratch_folder
 from quantkit.training.augmentation import Augmentation
 from quantkit.training.config import TrainingConfig
 
@@ -34,6 +39,7 @@ COLUMNS = (
     "images/s",
     "waiting, %",
     "cost at 1 per hour",
+    "efficiency of 2 instances, %",
     "judged on",
     "top-1, FP32",
     "top-1, INT8",
@@ -42,6 +48,9 @@ COLUMNS = (
 
 # ImageNet's first classes are animals.
 _ANIMALS = 398
+
+# Of each reading of instances; the first does not count.
+_TIMED_EPOCHS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +81,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a case; accuracies are shares from 0 to 1."""
+    """What became of a case.
+
+    Accuracies are shares from 0 to 1; ``alone`` and ``together`` are the images per second of one instance and of two,
+    in the rounds' order.
+    """
 
     network: str
     learns: str
@@ -82,6 +95,8 @@ class Row:
     seconds: float
     throughput: float
     waiting: float
+    alone: Sequence[float]
+    together: Sequence[float]
     judged: int
     fp32: float
     int8: float
@@ -91,22 +106,25 @@ class Row:
 
 def main() -> None:
     """Train every network named on the command line."""
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=ROUNDS, default=5)
+    options = parser.parse_args()
     root = data_root()
     rows: list[Row] = []
     print("\n".join(table(COLUMNS)), flush=True)
     for case in CASES:
         if not options.network or any(part in case.weights for part in options.network):
-            rows.append(outcome(case, root))
+            rows.append(outcome(case, root, options.rounds))
             print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
         figures = {"rows": [asdict(each) for each in rows]}
-        write_results(options.out, f"python benchmarks/finetuning.py{parts}", host_facts(), figures, page)
+        command = f"python benchmarks/finetuning.py{parts} --rounds {options.rounds}"
+        write_results(options.out, command, host_facts(), figures, page)
 
 
-def outcome(case: Case, root: Path) -> Row:
-    """Train, quantize and judge."""
+def outcome(case: Case, root: Path, rounds: int) -> Row:
+    """Train, quantize and judge; then train on instances."""
     model = quantkit.load_model(
         root / "weights" / case.weights, input_shape=case.input_shape, preprocess=case.preprocess
     )
@@ -126,6 +144,7 @@ def outcome(case: Case, root: Path) -> Row:
         seconds,
         sum(epoch.samples for epoch in trained.epochs) / seconds,
         sum(epoch.waited for epoch in trained.epochs) / seconds,
+        *on_instances(model, case, sets.learned, rounds),
         found.images,
         found.accuracy["reference"].top1,
         found.accuracy["network"].top1,
@@ -134,11 +153,29 @@ def outcome(case: Case, root: Path) -> Row:
     )
 
 
+def on_instances(
+    model: quantkit.Model, case: Case, learned: quantkit.Samples, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Images per second of one instance and of two."""
+    readings: dict[int, list[float]] = {1: [], 2: []}
+    with scratch_folder() as scratch:
+        images = scratch / "images.npz"
+        samples = list(learned)
+        np.savez(images, x=np.stack([each.image for each in samples]), y=[_class(each.label) for each in samples])
+        for number in range(rounds):
+            for instances in (1, 2) if number % 2 else (2, 1):
+                config = replace(case.config, epochs=_TIMED_EPOCHS, batch_size=instances * case.config.batch_size)
+                turn = reading(model, images, case.classes, config, instances, "dist_sync")
+                readings[instances].append(turn.throughput)
+    return readings[1], readings[2]
+
+
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = (
         "Top-1 in percent, of samples that neither the training nor the choice of its epoch has seen. The verdict is "
-        "McNemar's, with its p-value."
+        "McNemar's, with its p-value. Efficiency is the throughput of two instances of one core each over twice that "
+        "of one, with its 95 % interval over rounds."
     )
     return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
 
@@ -161,6 +198,7 @@ def _line(row: dict[str, object]) -> str:
         f"{found.throughput:.1f}",
         f"{100 * found.waiting:.1f}",
         f"{found.seconds / 3600:.3f}",
+        share(found.together, [2 * each for each in found.alone]),
         found.judged,
         f"{100 * found.fp32:.2f}",
         f"{100 * found.int8:.2f}",
