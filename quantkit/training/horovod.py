@@ -16,6 +16,7 @@ from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.deployment.child_messages import LOADING_PATIENCE
 from quantkit.errors import EngineError
 from quantkit.extras import using
+from quantkit.training.buckets import gradient_buckets, trainer_through
 
 _LOOK_EVERY = 0.1
 
@@ -47,10 +48,18 @@ class Horovod:
 
     def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
         """See ``Communication``."""
-        # Horovod's trainer takes the mean over the instances, and a step is told the samples of all.
-        scaled = {**options, "rescale_grad": float(self.instances)}
-        compression = self._horovod.Compression.fp16 if self._compress else self._horovod.Compression.none
-        return self._horovod.DistributedTrainer(dict(params), optimizer, scaled, compression=compression)
+        horovod = self._horovod
+        buckets = gradient_buckets(params)
+        compression = horovod.Compression.fp16 if self._compress else horovod.Compression.none
+
+        def add_up() -> None:
+            for number, bucket in enumerate(buckets):
+                sent, original = compression.compress(bucket)
+                horovod.allreduce_(sent, op=horovod.Sum, name=f"bucket {number}")
+                if sent is not bucket:
+                    bucket[:] = compression.decompress(sent, original)
+
+        return trainer_through(add_up, params, optimizer, options)
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""

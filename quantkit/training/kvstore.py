@@ -9,8 +9,9 @@ import numpy as np
 
 from quantkit.backends.mxnet.calls import engine_calls
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.training.buckets import gradient_buckets, trainer_through
 
-# Gluon's trainer has the keys from 0 on, one for each parameter.
+# Of values beside gradients, which have the keys from 0 on.
 _FIRST_KEY = 1 << 20
 
 
@@ -27,24 +28,22 @@ class KVStore:
         Raises:
             EngineError: this process was not started as one of them.
         """
-        mxnet = load_mxnet()
         with engine_calls("reach the parameter server"):
-            self._store = mxnet.kv.create("dist_sync")
+            self._store = load_mxnet().kv.create("dist_sync")
         self.rank, self.instances = int(self._store.rank), int(self._store.num_workers)
         self._keys: dict[tuple[int, ...], int] = {}
 
     def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
         """See ``Communication``."""
-        trainer = load_mxnet().gluon.Trainer(
-            dict(params), optimizer, dict(options), kvstore=self._store, update_on_kvstore=False
-        )
-        # By itself it does so within the first step, where MXNet may ask the server for the initial parameters only
-        # after the gradients have taken their place there: the instance would go on from gradients.
-        trainer._init_kvstore()
-        trainer._init_params()
-        for param in params.values():
-            param.data().wait_to_read()
-        return trainer
+        buckets = gradient_buckets(params)
+        for key, bucket in enumerate(buckets):
+            self._store.init(key, bucket)
+
+        def add_up() -> None:
+            for key, bucket in enumerate(buckets):
+                self._store.pushpull(key, bucket, out=bucket)
+
+        return trainer_through(add_up, params, optimizer, options)
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""

@@ -191,6 +191,8 @@ class Loop:
         self, trained: TrainedNetwork, number: int, batches: Iterator[TrainingBatch], progress: Progress
     ) -> Epoch:
         config, steps = self.config, self.feed.steps
+        # Where one writes the checkpoint, or judges more samples, the others wait for it before the clock runs.
+        self.communication.total(np.zeros(1, np.float32))
         begun = perf_counter()
         losses, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"

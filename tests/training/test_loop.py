@@ -62,9 +62,9 @@ def run(training: Loop) -> list[Epoch]:
     return told
 
 
-# The exchanges: what decides the training and the epochs before, then of each epoch: statistics, parameters, figures,
-# validation.
-ALL, BEFORE, _, PARAMETERS, FIGURES, JUDGED = range(6)
+# The exchanges: what decides the training and the epochs before, then of each epoch: its begin, statistics, parameters,
+# figures, validation.
+ALL, BEFORE, BEGIN, _, PARAMETERS, FIGURES, JUDGED = range(7)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,20 @@ def test_figures_are_means_over_instances() -> None:
     (same, *_), (first, *_) = run(loop(Twin())), run(loop(Twin(FIGURES, lambda values: 3 * values)))
     assert first.loss == pytest.approx(2 * same.loss, rel=1e-6)
     assert first.samples == same.samples == 48
+
+
+def test_the_clock_runs_when_all_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other comes an hour late: it has written the checkpoint."""
+    now = 0.0
+
+    def late(values: np.ndarray) -> np.ndarray:
+        nonlocal now
+        now += 3600
+        return values
+
+    monkeypatch.setattr("quantkit.training.loop.perf_counter", lambda: now)
+    epochs = run(loop(Twin(BEGIN, late)))
+    assert now == 3600 and [epoch.seconds for epoch in epochs] == [0, 0]
 
 
 def test_validation_is_that_of_all_samples() -> None:
