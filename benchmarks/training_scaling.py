@@ -69,6 +69,7 @@ SUBJECTS = (
     Subject("mobilenet1.0", 256, 16, 5),
     Subject("resnet18_v1", 256, 16, 5),
     Subject("resnet50_v1", 256, 8, 5),
+    Subject("resnet50_v1", 256, 32, 3),
 )
 
 
@@ -222,9 +223,12 @@ def lines(document: Document) -> list[str]:
 
 
 def _rows(cells: Sequence[Cell]) -> list[str]:
-    alone = {cell.network: cell for cell in cells if cell.instances == 1}
-    apart = {(cell.network, cell.instances): cell for cell in cells if cell.through == APART}
-    return [_line(cell, alone[cell.network], apart.get((cell.network, cell.instances))) for cell in cells]
+    alone = {(cell.network, cell.batch): cell for cell in cells if cell.instances == 1}
+    apart = {(cell.network, cell.batch, cell.instances): cell for cell in cells if cell.through == APART}
+    return [
+        _line(cell, alone[cell.network, cell.batch], apart.get((cell.network, cell.batch, cell.instances)))
+        for cell in cells
+    ]
 
 
 def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
