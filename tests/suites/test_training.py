@@ -31,6 +31,17 @@ def test_efficiency_is_that_of_as_many_single_instances() -> None:
     assert two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 |"
 
 
+def test_efficiency_is_told_for_each_batch() -> None:
+    from training_scaling import Cell, Turn, lines
+
+    def cell(batch: int, instances: int, *speeds: float) -> Cell:
+        return Cell("net", 5_000_000, batch, instances, "", [Turn(speed, 0.0) for speed in speeds])
+
+    cells = [cell(8, 1, 10, 10), cell(8, 2, 18, 18), cell(32, 1, 12, 12), cell(32, 2, 24, 24)]
+    found = [line.split(" | ")[6] for line in lines(document(cells=[asdict(each) for each in cells]))]
+    assert found == ["100", "90.0 [90.0, 90.0]", "100", "100.0 [100.0, 100.0]"]
+
+
 def test_communication_is_what_a_step_alone_does_not_take() -> None:
     from kvstore import Row, lines
 
@@ -95,10 +106,12 @@ def test_parameters_that_differ_are_counted() -> None:
 def test_fine_tuned_networks_have_a_row() -> None:
     from finetuning import Row, lines
 
-    row = Row("net", "digits", "rate 0.02", 1000, 8, 90.0, 88.9, 0.013, 360, 0.99, 0.98, "not distinguishable", 0.5)
+    trained, judged = (1000, 8, 90.0, 88.9, 0.013), (360, 0.99, 0.98, "not distinguishable", 0.5)
+    row = Row("net", "digits", "rate 0.02", *trained, [10.0, 12.0], [19.0, 22.8], *judged)
     (line,) = lines(document(rows=[asdict(row)]))
+    # 19 of 20 and 22.8 of 24.
     assert line == (
-        "| net | digits | rate 0.02 | 1000 | 8 | 1.5 | 88.9 | 1.3 | 0.025 | 360 | 99.00 | 98.00 | "
+        "| net | digits | rate 0.02 | 1000 | 8 | 1.5 | 88.9 | 1.3 | 0.025 | 95.0 [95.0, 95.0] | 360 | 99.00 | 98.00 | "
         "not distinguishable, p = 0.5 |"
     )
 
