@@ -142,7 +142,7 @@ test-lean: .venv-onednn/installed
 
 # Trainings through Horovod.
 test-horovod: .venv-horovod/installed
-	QUANTKIT_REQUIRE=horovod .venv-horovod/bin/python -m pytest tests/training/test_horovod.py
+	QUANTKIT_REQUIRE=horovod .venv-horovod/bin/python -m pytest tests/training/test_horovod.py tests/training/test_launch.py
 
 # Placement on two NUMA nodes, in a virtual machine.
 test-numa: .venv-onednn/installed

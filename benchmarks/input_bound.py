@@ -6,11 +6,11 @@ The published network has 250,000 inputs, layers of 1024 and 512, and 200,000 cl
 as a default (--divisor), of which weights, gradients, AdaMax's two states and the server's copies fit the memory of
 small machines. Samples have 100 inputs that are not 0. They are given as dense arrays, and as sparse ones (CSR), for
 which the first layer's gradient has only the rows of inputs that occur. One instance of one core trains, or two that
-exchange gradients through MXNet's parameter server. Each part of a step is waited for: `copy`, samples become the
-engine's arrays; `compute`, forward, backward and update; `wait`, for the other instance; `communication`, gradients are
-added up. MXNet adds sparse gradients up only where the kvstore applies them, so that weights come back, and the
-optimizer is part of the communication there; MXNet's Adam changes just the rows that occur, its AdaMax all. Medians of
-steps; nothing else may run.
+exchange gradients through MXNet's parameter server as Gluon's own trainer does. Each part of a step is waited for:
+`copy`, samples become the engine's arrays; `compute`, forward, backward and update; `wait`, for the other instance;
+`communication`, gradients are added up. MXNet adds sparse gradients up only where the kvstore applies them, so that
+weights come back, and the optimizer is part of the communication there; MXNet's Adam changes just the rows that occur,
+its AdaMax all. Medians of steps; nothing else may run.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _step(
             loss = loss_of(rest(hidden), labels)
         loss.backward()
         ticks.tick()
-        communication.total(np.zeros(1, np.float32))
+        communication.meet()
         ticks.tick()
         if sparse:
             trainer.step(1)

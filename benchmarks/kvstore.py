@@ -173,7 +173,7 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     exchange, alone, together = _medians(calls, communication)
     parts = [median(part) for part in zip(*(_parts(model, case, trained, communication) for _ in range(_COUNTED)))]
     communication.leave()
-    parameters = sum(value.size for value in model.graph.params.values())
+    parameters = sum(param.data().size for param in trained._trainer._params)
     print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together, parts))))
 
 
@@ -219,8 +219,7 @@ def _parts(
         loss = trained._loss(trained._block(x).reshape((len(data), -1)), y)
     loss.backward()
     ticks.tick()
-    # All are here when it returns.
-    communication.total(np.zeros(1, np.float32))
+    communication.meet()
     ticks.tick()
     trainer.allreduce_grads()
     ticks.tick()
@@ -259,7 +258,7 @@ def _medians(calls: Sequence[Callable[[], None]], communication: Communication) 
     seconds: list[list[float]] = [[] for _ in calls]
     for _ in range(_WARM + _COUNTED):
         for call, found in zip(calls, seconds):
-            communication.total(np.zeros(1, np.float32))
+            communication.meet()
             found.append(timed(call))
     return [median(each[_WARM:]) for each in seconds]
 

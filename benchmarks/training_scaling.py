@@ -6,7 +6,8 @@
 number of instances (the published experiments do the same), with the augmentation that is the default. Each instance
 has one core, and its own feed on that core; one instance exchanges nothing, several do so through MXNet's parameter
 server and, where it is installed (`make train-bench ENGINE=horovod`), through Horovod. All take turns in random order,
-each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count.
+each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count. The time is that
+of whole epochs, with their checkpoints.
 Efficiency is the throughput over that of as many single instances, a geometric mean over rounds with Student's 95 %
 interval. Cores of one machine slow each other down, so single trainings side by side, which exchange nothing, take
 turns as well: what instances have of their throughput is the efficiency of the exchange. OUT.json has every reading.
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Optional
 
 import numpy as np
@@ -56,7 +58,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to train: its name, the size of the images that are decoded for it, and the batch of an instance."""
+    """A network to train: its name, the size of the stored images, the batch of an instance, and the steps an epoch."""
 
     network: str
     side: int
@@ -65,11 +67,11 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject("cifar_resnet20_v1", 32, 32, 20),
-    Subject("mobilenet1.0", 256, 16, 5),
-    Subject("resnet18_v1", 256, 16, 5),
-    Subject("resnet50_v1", 256, 8, 5),
-    Subject("resnet50_v1", 256, 32, 3),
+    Subject("cifar_resnet20_v1", 32, 32, 30),
+    Subject("mobilenet1.0", 256, 16, 8),
+    Subject("resnet18_v1", 256, 16, 8),
+    Subject("resnet50_v1", 256, 8, 8),
+    Subject("resnet50_v1", 256, 32, 4),
 )
 
 
@@ -100,7 +102,7 @@ def main() -> None:
     """Measure every network named on the command line."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=ROUNDS, default=5)
-    parser.add_argument("--epochs", type=at_least(2), default=3, help="of each turn, the first does not count")
+    parser.add_argument("--epochs", type=at_least(2), default=2, help="of each turn, the first does not count")
     parser.add_argument("--single", help="one training of those side by side; for this script itself")
     options = parser.parse_args()
     if options.single:
@@ -192,12 +194,19 @@ def reading(
     instances: int,
     kvstore: KVStoreName,
 ) -> Turn:
-    """Train on instances of one core; the first epoch does not count."""
+    """Train on instances of one core; what is done before the first epoch has ended does not count."""
+    ends: list[float] = []
     trained = quantkit.finetune(
-        model, str(images), classes=classes, config=config, instances=f"{instances}x1", kvstore=kvstore, workers=1
+        model,
+        str(images),
+        classes=classes,
+        config=config,
+        instances=f"{instances}x1",
+        kvstore=kvstore,
+        workers=1,
+        told=lambda _: ends.append(perf_counter()),
     )
-    counted = trained.epochs[1:]
-    seconds = sum(epoch.seconds for epoch in counted)
+    counted, seconds = trained.epochs[1:], ends[-1] - ends[0]
     return Turn(sum(epoch.samples for epoch in counted) / seconds, sum(epoch.waited for epoch in counted) / seconds)
 
 
@@ -206,10 +215,11 @@ def page(document: Document) -> str:
     published = [f"| {row[1]} | {row[3]:.2f} |" for row in record("mxnet-1.5-scaling")["rows"]]
     parts = (
         described(document),
-        "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "
-        f"interval over rounds. Those called {APART} are single trainings side by side, which exchange nothing; what "
-        "instances have of their throughput is the efficiency of the exchange. Waiting is the share of time in which a "
-        "network waited for data.",
+        "Each instance has one core. Images/s are those of whole epochs, with their checkpoints. "
+        "Efficiency is the throughput over that of as many single instances, with its 95 % interval over rounds. Those "
+        f"called {APART} are single trainings side by side, which exchange nothing; what instances have of their "
+        "throughput is the efficiency of the exchange. Waiting is the share of time in which a network waited for "
+        "data.",
         "\n".join([*table(COLUMNS), *lines(document)]),
         "Published for ResNet-50 v1 on ImageNet, an instance on each socket, on up to 16 machines, with Horovod:",
         "\n".join([*table(("instances", "efficiency, %")), *published]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,12 @@ def test_runs_share_all_tests_out(number: int) -> None:
 def test_turns_are_written_as_two_numbers() -> None:
     assert turn_of("2/3") == Turn(2, 3)
     for odd in ("", "2", "0/3", "4/3", "2/0", "-1/3", "a/b", "1/3 "):
-        with pytest.raises(ValueError, match="there is no turn"):
+        with pytest.raises(ArgumentTypeError, match="there is no turn"):
             turn_of(odd)
 
 
 def test_long_tests_and_files_are_run_in_turns(tmp_path: Path) -> None:
-    hooks = "pytest_addoption, _has_turn, pytest_collection_modifyitems, pytest_sessionfinish"
+    hooks = "pytest_addoption, pytest_collection_modifyitems, pytest_sessionfinish"
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hooks}\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    long\n")
     for number in range(20):

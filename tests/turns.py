@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from argparse import ArgumentTypeError
 from typing import NamedTuple
 
 
@@ -22,9 +23,9 @@ def turn_of(text: str) -> Turn:
     """The turn that ``K/N`` says.
 
     Raises:
-        ValueError: there is no such turn.
+        ArgumentTypeError: there is no such turn.
     """
     found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
     if found is None or int(found[1]) > int(found[2]):
-        raise ValueError(f"there is no turn {text!r}; give K/N, such as 2/3")
+        raise ArgumentTypeError(f"there is no turn {text!r}; give K/N, such as 2/3")
     return Turn(int(found[1]), int(found[2]))

@@ -7,16 +7,20 @@ from typing import Any
 
 from quantkit.backends.mxnet.compat import load_mxnet
 
-# Bytes. Each exchange takes a tenth of a millisecond, however little is exchanged.
+# Bytes: many small gradients. Larger ones would gain little, and wait for each other.
 _LARGEST = 1_000_000
 
 
 def gradient_buckets(params: Mapping[str, Any]) -> Sequence[Any]:
-    """Let the gradients of Gluon parameters be computed into arrays that several share; returns these.
+    """Let the gradients of Gluon parameters be computed into arrays that several share, since each exchange takes time.
 
-    They have the order of the names, on all instances. A gradient of more than 1 MB has an array of its own.
+    Returns float32 arrays of shape (numbers,), alike on all instances: gradients lie in the order of the names. One of
+    more than 1 MB has an array of its own.
 
-    Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3.
+    Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.2.
+
+    Args:
+        params: initialized, float32, by name; the arrays of their gradients are replaced.
     """
     groups: list[list[Any]] = []
     room = 0

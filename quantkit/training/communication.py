@@ -27,8 +27,11 @@ class Communication(Protocol):
     def total(self, values: np.ndarray) -> np.ndarray:
         """The sum over all instances of float32 values; each must call this with values of the same shape."""
 
+    def meet(self) -> None:
+        """Return when all instances have come here."""
+
     def leave(self) -> None:
-        """Return when all instances have come here; nothing is exchanged afterwards."""
+        """Meet for the last time; nothing is exchanged afterwards."""
 
 
 def all_have(communication: Communication, digest: bytes) -> bool:
@@ -50,6 +53,9 @@ class Alone:
     def total(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""
         return values
+
+    def meet(self) -> None:
+        """See ``Communication``."""
 
     def leave(self) -> None:
         """See ``Communication``."""

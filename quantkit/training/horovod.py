@@ -48,16 +48,14 @@ class Horovod:
 
     def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
         """See ``Communication``."""
-        horovod = self._horovod
         buckets = gradient_buckets(params)
-        compression = horovod.Compression.fp16 if self._compress else horovod.Compression.none
 
         def add_up() -> None:
             for number, bucket in enumerate(buckets):
-                sent, original = compression.compress(bucket)
-                horovod.allreduce_(sent, op=horovod.Sum, name=f"bucket {number}")
-                if sent is not bucket:
-                    bucket[:] = compression.decompress(sent, original)
+                sent = bucket.astype("float16") if self._compress else bucket
+                self._horovod.allreduce_(sent, op=self._horovod.Sum, name=f"bucket {number}")
+                if self._compress:
+                    bucket[:] = sent.astype("float32")
 
         return trainer_through(add_up, params, optimizer, options)
 
@@ -69,9 +67,13 @@ class Horovod:
             total: np.ndarray = self._horovod.allreduce(array, op=self._horovod.Sum, name=name).asnumpy()
         return total
 
-    def leave(self) -> None:
+    def meet(self) -> None:
         """See ``Communication``."""
         self.total(np.zeros(1, np.float32))
+
+    def leave(self) -> None:
+        """See ``Communication``."""
+        self.meet()
         # One that is ended without it makes the others complain.
         self._horovod.shutdown()
 
@@ -84,4 +86,7 @@ def _wait_for_rendezvous() -> None:
         with suppress(OSError), socket.create_connection(address, timeout=_LOOK_EVERY):
             return
         time.sleep(_LOOK_EVERY)
-    raise EngineError(f"nobody answers at the rendezvous {address[0]}:{address[1]}")
+    raise EngineError(
+        f"nobody answered at the rendezvous {address[0]}:{address[1]} for {LOADING_PATIENCE:.0f} s; start machine 0, "
+        "and let the others reach this port"
+    )

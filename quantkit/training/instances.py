@@ -51,30 +51,30 @@ def train_on_instances(
         UserError: the checkpoint is damaged.
         TrainingError: instances are lost again and again.
     """
-    losses, reached = 0, done
+    lost, reached = 0, done
     while True:
         try:
             with Team(replace(job, anew=job.anew and not reached), placements, machines) as team:
                 for message in team.epochs(reached, steps, progress):
                     epoch = epoch_of(message)
-                    losses, reached = 0, epoch.number
+                    lost, reached = 0, epoch.number
                     told(epoch)
                 return team.unused
         except InstanceError as error:
             # The last epoch may be in the checkpoint, and untold. Before the first, an older training's may be there.
             found = None if job.anew and not reached else read_checkpoint(Path(job.checkpoint), job.identity)
             for epoch in found.epochs[reached:] if found else ():
-                losses, reached = 0, epoch.number
+                lost, reached = 0, epoch.number
                 told(epoch)
             if machines is not None and machines.number > 1:
                 raise TrainingError(
                     f"{error}; see what the others say, and give the same command, without --restart, on all machines, "
                     f"which go on after epoch {reached}"
                 ) from error
-            losses += 1
-            if losses > _RESTARTS:
+            lost += 1
+            if lost > _RESTARTS:
                 raise TrainingError(
-                    f"{error}, {counted(losses, 'time')} in a row, after epoch {reached}; end what ends the instances, "
+                    f"{error}, {counted(lost, 'time')} in a row, after epoch {reached}; end what ends the instances, "
                     "and give the same command, without --restart, which goes on from a checkpoint if there is one"
                 ) from error
             warnings.warn(f"{error}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2)

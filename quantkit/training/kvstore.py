@@ -11,7 +11,7 @@ from quantkit.backends.mxnet.calls import engine_calls
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.training.buckets import gradient_buckets, trainer_through
 
-# Of values beside gradients, which have the keys from 0 on.
+# The keys from 0 on are those of buckets; these are of all other values.
 _FIRST_KEY = 1 << 20
 
 
@@ -36,8 +36,9 @@ class KVStore:
     def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
         """See ``Communication``."""
         buckets = gradient_buckets(params)
-        for key, bucket in enumerate(buckets):
-            self._store.init(key, bucket)
+        with engine_calls("tell the parameter server of the gradients"):
+            for key, bucket in enumerate(buckets):
+                self._store.init(key, bucket)
 
         def add_up() -> None:
             for key, bucket in enumerate(buckets):
@@ -57,7 +58,11 @@ class KVStore:
             total: np.ndarray = array.asnumpy()
         return total
 
-    def leave(self) -> None:
+    def meet(self) -> None:
         """See ``Communication``."""
         with engine_calls("wait for other instances"):
             self._store._barrier()
+
+    def leave(self) -> None:
+        """See ``Communication``."""
+        self.meet()

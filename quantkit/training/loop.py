@@ -191,10 +191,10 @@ class Loop:
         self, trained: TrainedNetwork, number: int, batches: Iterator[TrainingBatch], progress: Progress
     ) -> Epoch:
         config, steps = self.config, self.feed.steps
-        # Where one writes the checkpoint, or judges more samples, the others wait for it before the clock runs.
-        self.communication.total(np.zeros(1, np.float32))
+        # The others wait for the one that writes the checkpoint.
+        self.communication.meet()
         begun = perf_counter()
-        losses, waited = 0.0, 0.0
+        summed, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
         trained.begin_epoch(number)
         for step, batch in enumerate(progress(islice(batches, steps), steps, title), 1):
@@ -202,7 +202,7 @@ class Loop:
             loss = trained.step(batch.data, targets)
             if not math.isfinite(loss):
                 raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
-            losses += loss
+            summed += loss
             waited += batch.waited
         seconds = perf_counter() - begun
         if not trained.is_finite():
@@ -210,11 +210,11 @@ class Loop:
         trained.share_statistics()
         if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
             raise TrainingError(
-                f"the instances have different parameters after epoch {number}: what they exchanged was damaged; give "
-                "the same command, without --restart, which goes on from the last checkpoint"
+                f"the instances have different parameters after epoch {number}: their memory or what they exchanged "
+                "was damaged; give the same command, without --restart, which goes on from the last checkpoint"
             )
         of_all = (
-            self.communication.total(np.array([losses, seconds, waited], np.float32)) / self.communication.instances
+            self.communication.total(np.array([summed, seconds, waited], np.float32)) / self.communication.instances
         )
         loss, seconds, waited = (float(value) for value in of_all)
         judged = self._validated(trained)

@@ -109,7 +109,7 @@ class Team:
                     "nodes": placement.nodes,
                     "instances": self._number,
                     "beside": len(self._placements),
-                    "leads": not self._instances,
+                    "leads": place == 0,
                 }
                 noun, variables = "an instance of the training", start.variables(place)
                 self._instances.append(self._started(noun, "instance_process", own, variables, placement.threads))

@@ -24,8 +24,9 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned, finetune
 from quantkit.training.instances import InstanceLostWarning
 from quantkit.training.launch import SlowExchangeWarning
+from tests.networks import DATA, Builder
 from tests.processes import started_by_this
-from tests.training.conftest import coloured, tiny
+from tests.training.conftest import CLASSES, SIZE, coloured, tiny
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1.0, mixup=0.2)
 TWO = "2x1:smt"
@@ -66,6 +67,20 @@ def test_two_instances_compute_what_one_does(data: str) -> None:
     assert [epoch.loss for epoch in two.epochs] == pytest.approx([epoch.loss for epoch in one.epochs], rel=1e-4)
     assert [epoch.validated.samples for epoch in two.epochs if epoch.validated] == [64] * 3
     assert [epoch.samples for epoch in two.epochs] == [64] * 3
+
+
+def test_gradients_of_more_than_one_exchange_are_added_up(data: str) -> None:
+    """The weights of the hidden layer have 1.2 MB."""
+    b = Builder()
+    hidden = b.relu("active", b.dense("hidden", b.op("Flatten", "flat", DATA), 3 * SIZE * SIZE, 1600))
+    model = replace(tiny(), graph=b.graph(b.dense("dense", hidden, 1600, CLASSES)))
+    once = replace(CONFIG, epochs=1, learning_rate=0.1)
+    one, two = (params(finetune(model, data, config=once, workers=1, instances=number)) for number in (None, TWO))
+    for name, value in one.items():
+        # Sums of float32 in another order, over four steps.
+        assert two[name] == pytest.approx(value, rel=1e-4, abs=1e-5) and not np.array_equal(
+            value, model.graph.params[name]
+        )
 
 
 @pytest.mark.long
@@ -117,7 +132,7 @@ def killed(module: str, number: int = 0) -> Disturb:
     return kill
 
 
-def trained_with_a_loss(data: str, module: str, number: int, checkpoint: Path, **options: Any) -> FineTuned:
+def trained_with_one_lost(data: str, module: str, number: int, checkpoint: Path, **options: Any) -> FineTuned:
     """A training of which a process is killed after the first epoch, see ``killed``."""
     told: list[int] = []
 
@@ -141,7 +156,7 @@ def trained_with_a_loss(data: str, module: str, number: int, checkpoint: Path, *
 def test_a_killed_process_changes_nothing(
     data: str, undisturbed: FineTuned, module: str, number: int, tmp_path: Path
 ) -> None:
-    result = trained_with_a_loss(data, module, number, tmp_path / "checkpoint")
+    result = trained_with_one_lost(data, module, number, tmp_path / "checkpoint")
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
 
@@ -160,7 +175,9 @@ def test_one_that_hangs_is_replaced(data: str, undisturbed: FineTuned, monkeypat
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
 
-def test_losses_without_an_end_end_the_training(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_training_that_loses_instances_again_and_again_ends(
+    data: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("quantkit.training.instances._RESTARTS", 0)
     path = tmp_path / "checkpoint"
 

@@ -62,9 +62,9 @@ def run(training: Loop) -> list[Epoch]:
     return told
 
 
-# The exchanges: what decides the training and the epochs before, then of each epoch: its begin, statistics, parameters,
-# figures, validation.
-ALL, BEFORE, BEGIN, _, PARAMETERS, FIGURES, JUDGED = range(7)
+# The exchanges: what decides the training and the epochs before, then of each epoch: statistics, parameters, figures,
+# validation.
+ALL, BEFORE, _, PARAMETERS, FIGURES, JUDGED = range(6)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,11 @@ ALL, BEFORE, BEGIN, _, PARAMETERS, FIGURES, JUDGED = range(7)
             "samples such as those of coloured are not the same on all instances; give all the same files",
         ),
         (BEFORE, DataError, "do not go on after the same epoch, here after 0; copy the newest checkpoint to all"),
-        (PARAMETERS, TrainingError, "the instances have different parameters after epoch 1: what they exchanged was"),
+        (
+            PARAMETERS,
+            TrainingError,
+            "the instances have different parameters after epoch 1: their memory or what",
+        ),
     ],
 )
 def test_instances_that_differ_end_the_training(odd: int, error: type[Exception], words: str, tmp_path: Path) -> None:
@@ -93,17 +97,17 @@ def test_figures_are_means_over_instances() -> None:
 
 
 def test_the_clock_runs_when_all_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other comes an hour late: it has written the checkpoint."""
+    """The other is an hour late for each epoch."""
     now = 0.0
 
-    def late(values: np.ndarray) -> np.ndarray:
-        nonlocal now
-        now += 3600
-        return values
+    class Late(Twin):
+        def meet(self) -> None:
+            nonlocal now
+            now += 3600
 
     monkeypatch.setattr("quantkit.training.loop.perf_counter", lambda: now)
-    epochs = run(loop(Twin(BEGIN, late)))
-    assert now == 3600 and [epoch.seconds for epoch in epochs] == [0, 0]
+    assert [epoch.seconds for epoch in run(loop(Late()))] == [0, 0]
+    assert now == 2 * 3600
 
 
 def test_validation_is_that_of_all_samples() -> None:
