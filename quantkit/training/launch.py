@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,6 @@ KVStoreName = Literal["dist_sync", "horovod"]
 # Bytes of a step, between two sizes that were measured: two instances make a step of ResNet-50 (102 MB) no faster
 # through Horovod, but one of VGG-16 (553 MB) in three quarters of the time.
 _LARGE = 200_000_000
-
-# Milliseconds: with Horovod's own 1, two instances of one core each train small networks more slowly; 20 gains no more.
-_CYCLE = "5"
 
 
 class Server(NamedTuple):
@@ -102,8 +98,6 @@ class _Horovod(Launch):
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self.point.port),
             "HOROVOD_GLOO_IFACE": interface_of(self.point.own),
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(LOADING_PATIENCE)),
-            # Its thread shares a core with the network; by default it wakes, and asks the others, each millisecond.
-            "HOROVOD_CYCLE_TIME": os.environ.get("HOROVOD_CYCLE_TIME", _CYCLE),
             # Who starts the instances watches them.
             "HOROVOD_STALL_CHECK_DISABLE": "1",
             "HOROVOD_HOSTNAME": f"{self.point.own}-{self.own}",

@@ -48,15 +48,6 @@ def test_horovod_numbers_its_instances() -> None:
     }.items() <= there.variables(1).items()
 
 
-@pytest.mark.requires("horovod")
-def test_horovods_cycle_is_longer_than_its_own_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = launch("horovod", 2, None)
-    monkeypatch.delenv("HOROVOD_CYCLE_TIME", raising=False)
-    assert float(there.variables(0)["HOROVOD_CYCLE_TIME"]) > 1
-    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "0.5")
-    assert there.variables(0)["HOROVOD_CYCLE_TIME"] == "0.5"
-
-
 def test_ways_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="kvstore is 'nccl'; choose one of dist_sync, horovod"):
         check_kvstore("nccl", False)
