@@ -215,11 +215,10 @@ def page(document: Document) -> str:
     published = [f"| {row[1]} | {row[3]:.2f} |" for row in record("mxnet-1.5-scaling")["rows"]]
     parts = (
         described(document),
-        "Each instance has one core. Images/s are those of whole epochs, with their checkpoints. "
-        "Efficiency is the throughput over that of as many single instances, with its 95 % interval over rounds. Those "
-        f"called {APART} are single trainings side by side, which exchange nothing; what instances have of their "
-        "throughput is the efficiency of the exchange. Waiting is the share of time in which a network waited for "
-        "data.",
+        "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "
+        f"interval over rounds. Those called {APART} are single trainings side by side, which exchange nothing; what "
+        "instances have of their throughput is the efficiency of the exchange. Waiting is the share of time in which a "
+        "network waited for data.",
         "\n".join([*table(COLUMNS), *lines(document)]),
         "Published for ResNet-50 v1 on ImageNet, an instance on each socket, on up to 16 machines, with Horovod:",
         "\n".join([*table(("instances", "efficiency, %")), *published]),
