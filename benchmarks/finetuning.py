@@ -163,9 +163,9 @@ def on_instances(
         images = scratch / "images.npz"
         samples = list(learned)
         np.savez(images, x=np.stack([each.image for each in samples]), y=[_class(each.label) for each in samples])
+        epochs = 1 + math.ceil(_TIMED / len(samples))
         for number in range(rounds):
             for instances in (1, 2) if number % 2 else (2, 1):
-                epochs = 1 + math.ceil(_TIMED / len(samples))
                 config = replace(case.config, epochs=epochs, batch_size=instances * case.config.batch_size)
                 turn = reading(model, images, case.classes, config, instances, "dist_sync")
                 readings[instances].append(turn.throughput)

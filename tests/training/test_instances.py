@@ -78,9 +78,8 @@ def test_gradients_of_more_than_one_exchange_are_added_up(data: str) -> None:
     one, two = (params(finetune(model, data, config=once, workers=1, instances=number)) for number in (None, TWO))
     for name, value in one.items():
         # Sums of float32 in another order, over four steps.
-        assert two[name] == pytest.approx(value, rel=1e-4, abs=1e-5) and not np.array_equal(
-            value, model.graph.params[name]
-        )
+        assert two[name] == pytest.approx(value, rel=1e-4, abs=1e-5)
+        assert not np.array_equal(value, model.graph.params[name])
 
 
 @pytest.mark.long
