@@ -72,8 +72,8 @@ def rate(row: Row) -> float:
     config = quantkit.TrainingConfig(batch_size=_BATCH, augmentation=AUGMENTATIONS[row.augmentation])
     feed = Feed(samples, model, config, 1000, row.threads)
     epochs = -(-_IMAGES // (feed.steps * _BATCH))
+    begun = perf_counter()
     with closing(feed.epochs(1, epochs)) as batches:
-        begun = perf_counter()
         prepared = sum(len(batch.data) for batch in batches)
         return prepared / (perf_counter() - begun)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from threading import Event, local
-from typing import TypeVar
+from typing import TypeVar, cast
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,18 +26,28 @@ def prefetched(
     """``function`` of each of the ``items``, in their order, computed ahead in ``workers`` threads.
 
     At most ``depth`` results are held or being computed. The caller's thread draws the ``items``, a few
-    ahead. An exception of ``function`` or ``items`` is raised in place of its result, after all results before
-    it. When the iteration ends, early or not, each thread ends after its current result; close an iterator that
-    is not exhausted (``contextlib.closing``). With 0 workers nothing is computed ahead.
+    ahead; the first ones are begun at once. An exception of ``function`` or ``items`` is raised in place of its result,
+    after all results before it. When the iteration ends, early or not, each thread ends after its current result; close
+    an iterator that is not exhausted (``contextlib.closing``). With 0 workers nothing is computed ahead.
     """
     if workers == 0:
-        yield from map(function, items)
-        return
+        return (function(item) for item in items)
+    begun = _begun(function, items, workers, depth)
+    next(begun)
+    # What is yielded from now on are results.
+    return cast("Generator[Result, None, None]", begun)
+
+
+def _begun(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, depth: int
+) -> Generator[Result | None, None, None]:
+    """The results after a None, which says that the first of them are being computed."""
     ended = Event()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="prefetch", initializer=_begin, initargs=(ended,))
     try:
         futures = _submitted(pool, function, items)
         pending = deque(islice(futures, max(1, depth)))
+        yield None
         while pending:
             yield pending.popleft().result()
             pending.extend(islice(futures, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # Szegedy et al. 2015 draw the ratio of width and height from this range, uniformly in its logarithm.
 _RATIOS = (3 / 4, 4 / 3)
 
+# ITU-R BT.601: what red, green and blue contribute to grey.
+_GREY = (0.299, 0.587, 0.114)
+
 # So often a part of the wanted area and ratio is drawn; if none fits, the largest of such a ratio in the centre is cut.
 _DRAWS = 10
 
@@ -33,7 +37,7 @@ class Augmentation:
             Convolutions", section 6); 1: the image is preprocessed as for inference.
         flip: half of the images are mirrored, left to right. Wrong for digits, letters and signs.
         colour: brightness, contrast and saturation are multiplied by up to 1 + this and down to 1 - this, each drawn
-            uniformly, in this order; 0: they stay.
+            uniformly, in this order, and then what is beyond black and white is cut off; 0: they stay.
 
     Raises:
         UserError: a value is impossible.
@@ -69,7 +73,7 @@ def augmented(
     preprocess: Preprocess,
     sample: Sample,
     input_shape: tuple[int, ...],
-    random: np.random.Generator,
+    random: Random,
 ) -> np.ndarray[Any, Any]:
     """A photograph, varied, as a network reads it: float32 of shape (3, height, width).
 
@@ -96,16 +100,15 @@ def augmented(
     if augmentation.flip and random.random() < 0.5:
         picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     if augmentation.colour:
-        picture = _recoloured(picture, augmentation.colour, random)
+        low, high = 1 - augmentation.colour, 1 + augmentation.colour
+        picture = _recoloured(picture, random.uniform(low, high), random.uniform(low, high), random.uniform(low, high))
     varied = np.asarray(picture)
     if preprocess.rotate180:
         varied = varied[::-1, ::-1]
     return normalized(preprocess, varied.transpose(2, 0, 1))
 
 
-def _part(
-    augmentation: Augmentation, size: tuple[int, int], random: np.random.Generator
-) -> tuple[float, float, float, float]:
+def _part(augmentation: Augmentation, size: tuple[int, int], random: Random) -> tuple[float, float, float, float]:
     """The part to cut out, as its left, upper, right and lower edge; ``size`` is width and height."""
     width, height = size
     low, high = map(math.log, _RATIOS)
@@ -121,9 +124,15 @@ def _part(
     return left, top, left + across, top + down
 
 
-def _recoloured(picture: Image, colour: float, random: np.random.Generator) -> Image:
-    from PIL import ImageEnhance
+def _recoloured(picture: Image, brightness: float, contrast: float, saturation: float) -> Image:
+    """A picture whose brightness, contrast and saturation are multiplied, one after another, but rounded once.
 
-    for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-        picture = enhance(picture).enhance(random.uniform(1 - colour, 1 + colour))
-    return picture
+    As Pillow's ``ImageEnhance`` defines them, brightness b multiplies each channel x, contrast c its distance from the
+    mean grey, and saturation s its distance from the pixel's own grey L: together b (c (s x + (1 - s) L) + (1 - c)
+    mean).
+    """
+    mean = sum(weight * value for weight, value in zip(_GREY, picture.reduce(picture.size).tobytes()))
+    own, offset = brightness * contrast * saturation, brightness * (1 - contrast) * mean
+    red, green, blue = (brightness * contrast * (1 - saturation) * weight for weight in _GREY)
+    matrix = (own + red, green, blue, offset, red, own + green, blue, offset, red, green, own + blue, offset)
+    return picture.convert("RGB", matrix)

@@ -32,7 +32,7 @@ class DataParallel:
         machines: those that train together.
         kvstore: through what instances add up gradients.
         compress: send gradients as float16.
-        workers: threads of each instance that prepare samples; None: one for each of its processors.
+        workers: threads of each instance that prepare batches; None: one for each of its processors.
 
     Raises:
         UserError: instances cannot exchange gradients in this way.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, product
+from itertools import islice
+from random import Random
 from threading import Lock
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +26,10 @@ from quantkit.training.targets import mixed, smoothed
 from quantkit.units import counted
 
 # What is drawn at random, each from a stream of its own.
-_ORDER, _MIXING, _VARYING = range(3)
+_ORDER, _MIXING = range(2)
 
-# Prepared batches that wait for the network, at most.
-_AHEAD = 2
+# Prepared batches that wait for the network beside those that are being prepared, at most.
+_AHEAD = 1
 
 # What samples that can only be read one after another may take of the memory that is free.
 _SHARE_HELD = 0.5
@@ -42,12 +41,18 @@ class TrainingBatch(NamedTuple):
     Attributes:
         data: float32 of shape (samples, ...), as the network reads them.
         targets: float32 of shape (samples, classes), each row of sum 1; zeros without labels.
-        waited: the seconds that the network waited for them.
     """
 
     data: np.ndarray[Any, Any]
     targets: np.ndarray[Any, Any]
-    waited: float
+
+
+class _Place(NamedTuple):
+    """A step of an epoch, and the positions of its samples."""
+
+    epoch: int
+    step: int
+    positions: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +68,7 @@ class Feed:
         model: the network that reads them.
         config: how it is trained.
         classes: the number of its classes.
-        workers: threads that prepare samples; 0: the caller's own.
+        workers: threads that prepare batches; 0: the caller's own.
         rank: of the instance.
         instances: their number.
         left_out: is given samples that cannot be used, by position; up to ``samples.skip_bad`` of them are replaced by
@@ -90,32 +95,28 @@ class Feed:
     def epochs(self, first: int, last: int) -> Generator[TrainingBatch, None, None]:
         """The batches of the epochs from the first to the last, ``steps`` of each.
 
-        Those of an epoch are prepared while the network is judged after the one before.
+        The first are begun at once, and those of an epoch while the network is judged after the one before. Close it
+        before its end (``contextlib.closing``).
 
         Raises:
             DataError: more samples cannot be used than may be left out, or one has no label or one beyond the classes.
         """
-        size = self.config.batch_size // self.instances
-        places = chain.from_iterable(map(self._places, range(first, last + 1)))
-        stream = prefetched(self._prepared, places, self.workers, _AHEAD * size + self.workers)
-        with closing(stream):
-            for number, step in product(range(first, last + 1), range(self.steps)):
-                begun = perf_counter()
-                batch = self._batch(list(islice(stream, size)), number, step)
-                yield batch._replace(waited=perf_counter() - begun)
+        places = (place for number in range(first, last + 1) for place in self._places(number))
+        return prefetched(self._batch, places, self.workers, _AHEAD + self.workers)
 
-    def _places(self, number: int) -> list[tuple[int, int]]:
-        """The epoch and the positions of this instance's samples, in their order."""
+    def _places(self, number: int) -> Iterator[_Place]:
+        """Where this instance's batches of an epoch are, in their order."""
         order = np.random.default_rng((self.config.seed, _ORDER, number)).permutation(len(self.samples))
         steps = order[: self.steps * self.config.batch_size].reshape(self.steps, self.instances, -1)
-        return [(number, int(position)) for position in steps[:, self.rank].ravel()]
+        return (_Place(number, step, positions.tolist()) for step, positions in enumerate(steps[:, self.rank]))
 
     def digest(self, number: int) -> bytes:
         """The SHA-256 of so many samples, and of how they are read."""
         reading = f"{len(self.samples)} {self.classes} {self.config.sha256}"
         return hashlib.sha256(reading.encode() + digest_of(self.samples, number)).digest()
 
-    def _batch(self, samples: list[Sample], epoch: int, step: int) -> TrainingBatch:
+    def _batch(self, place: _Place) -> TrainingBatch:
+        samples = [self._prepared(place.epoch, position) for position in place.positions]
         data = np.stack([sample.image for sample in samples])
         targets = np.zeros((len(samples), self.classes), np.float32)
         if self.labelled:
@@ -123,16 +124,15 @@ class Feed:
             targets = smoothed(labels, self.classes, self.config.label_smoothing)
         if self.config.mixup:
             pairs = self.config.batch_size // 2
-            shares = np.random.default_rng((self.config.seed, _MIXING, epoch, step)).beta(
+            shares = np.random.default_rng((self.config.seed, _MIXING, place.epoch, place.step)).beta(
                 *2 * (self.config.mixup,), pairs
             )
             own = len(samples) // 2
             data, targets = mixed(data, targets, shares[self.rank * own : (self.rank + 1) * own])
-        return TrainingBatch(data, targets, 0.0)
+        return TrainingBatch(data, targets)
 
-    def _prepared(self, place: tuple[int, int]) -> Sample:
+    def _prepared(self, epoch: int, position: int) -> Sample:
         """The sample at a position, or the next one that can be used."""
-        epoch, position = place
         for _ in range(self.samples.skip_bad + 1):
             try:
                 return self._varied(epoch, position)
@@ -157,7 +157,7 @@ class Feed:
         if preprocess is None or not augmentation.changes or sample.image.dtype != np.uint8 or sample.image.ndim != 3:
             return prepare(sample, self.model.preparation, self.model.input_shape, self.classes)
         if not isinstance(sample.label, int) or sample.label < self.classes:
-            random = np.random.default_rng((self.config.seed, _VARYING, epoch, position))
+            random = Random(f"{self.config.seed} {epoch} {position}")
             image = augmented(augmentation, preprocess, sample, self.model.input_shape, random)
             sample = replace(sample, image=image)
         return prepare(sample, None, self.model.input_shape, self.classes)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, Optional
@@ -133,24 +132,9 @@ class Loop:
             self._compare(len(begun.epochs) if begun else 0)
         if begun is None:
             self._read_held()
-        learned: LossName = "targets" if self._scores_of is None else "scores"
-        trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication, learned)
-        if begun is not None:
-            try:
-                trained.restore(begun.state)
-                check_alike(begun.best, self.network.graph.params)
-            except (LookupError, ValueError) as error:
-                raise UserError(
-                    f"cannot go on from {self.checkpoint or 'the checkpoint'}: {error}; begin anew with --restart "
-                    "(restart=True)"
-                ) from error
-            if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
-                raise DataError(
-                    "the instances do not go on from the same checkpoint; copy one to all machines, or begin anew with "
-                    "--restart (restart=True)"
-                )
         reached, done = begun, len(begun.epochs) if begun else 0
         with closing(self.feed.epochs(done + 1, self.config.epochs)) as batches:
+            trained = self._trained(begun)
             while reached is None or not self._is_done(reached):
                 number = len(reached.epochs) + 1 if reached else 1
                 reached = self._after(self._epoch(trained, number, batches, progress), trained, reached)
@@ -158,6 +142,27 @@ class Loop:
                     write_checkpoint(self.checkpoint, reached)
                 told(reached.epochs[-1])
         return reached
+
+    def _trained(self, begun: Optional[Checkpoint]) -> TrainedNetwork:
+        """The network in the engine, as it begins or goes on."""
+        learned: LossName = "targets" if self._scores_of is None else "scores"
+        trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication, learned)
+        if begun is None:
+            return trained
+        try:
+            trained.restore(begun.state)
+            check_alike(begun.best, self.network.graph.params)
+        except (LookupError, ValueError) as error:
+            raise UserError(
+                f"cannot go on from {self.checkpoint or 'the checkpoint'}: {error}; begin anew with --restart "
+                "(restart=True)"
+            ) from error
+        if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
+            raise DataError(
+                "the instances do not go on from the same checkpoint; copy one to all machines, or begin anew with "
+                "--restart (restart=True)"
+            )
+        return trained
 
     def _read_held(self) -> None:
         """Read the validation samples once, so that what is wrong with them is told before an epoch."""
@@ -197,13 +202,15 @@ class Loop:
         summed, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
         trained.begin_epoch(number)
-        for step, batch in enumerate(progress(islice(batches, steps), steps, title), 1):
+        for step in progress(range(1, steps + 1), steps, title):
+            asked = perf_counter()
+            batch = next(batches)
+            waited += perf_counter() - asked
             targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
             loss = trained.step(batch.data, targets)
             if not math.isfinite(loss):
                 raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
             summed += loss
-            waited += batch.waited
         seconds = perf_counter() - begun
         if not trained.is_finite():
             raise _diverges(f"parameters are no longer numbers after epoch {number}", trained.rate)

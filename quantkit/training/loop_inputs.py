@@ -32,7 +32,7 @@ class LoopInputs:
         samples: those that are learned from.
         held: those that each epoch is judged on; None: it is not.
         config: how to train.
-        workers: threads that prepare samples; 0: the caller's own.
+        workers: threads that prepare batches; 0: the caller's own.
         checkpoint: where the state goes after each epoch; None: nowhere.
         communication: the instances.
         identity: the hash of what decides the training; None: it is computed.

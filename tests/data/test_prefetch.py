@@ -76,6 +76,15 @@ def test_work_goes_on_while_the_consumer_is_busy() -> None:
         assert sorted(done) == [0, 1, 2, 3, 4]
 
 
+def test_work_begins_before_the_first_result_is_asked_for() -> None:
+    done: list[int] = []
+    with closing(prefetched(done.append, range(100), 2, 5)):
+        deadline = time.monotonic() + 10
+        while len(done) < 5 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert sorted(done) == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("depth", [1, 3, 10])
 def test_no_more_than_depth_results_wait(depth: int) -> None:
     drawn = 0

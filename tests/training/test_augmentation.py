@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def photograph(seed: int = 0, height: int = 40, width: int = 60) -> Sample:
 def varied(
     augmentation: Augmentation, sample: Sample, seed: int = 0, preprocess: Preprocess = PREPROCESS
 ) -> np.ndarray:
-    return augmented(augmentation, preprocess, sample, SHAPE, np.random.default_rng(seed))
+    return augmented(augmentation, preprocess, sample, SHAPE, Random(seed))
 
 
 def test_the_result_depends_on_the_seed_alone() -> None:
@@ -77,6 +78,22 @@ def test_colours_change_within_bounds() -> None:
     ]
     # Of an even grey image, contrast and saturation change nothing.
     assert 59 <= min(means) < 75 and 125 < max(means) <= 141
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brightness_contrast_and_saturation_change_in_this_order(seed: int) -> None:
+    # Neither so bright nor so dark that something is cut off.
+    sample = Sample(np.random.default_rng(seed).integers(70, 150, (24, 24, 3)).astype(np.uint8), 0, "photograph")
+    found = varied(Augmentation(1, False, 0.3), sample, seed, Preprocess(scale=1.0)).transpose(1, 2, 0)
+    random, grey = Random(seed), np.array([0.299, 0.587, 0.114])
+    brightness, contrast, saturation = (random.uniform(0.7, 1.3) for _ in range(3))
+    expected = brightness * sample.image
+    mean = (expected @ grey).mean()
+    expected = mean + contrast * (expected - mean)
+    own = (expected @ grey)[..., None]
+    expected = own + saturation * (expected - own)
+    # The result is rounded, and so is the mean of each channel.
+    assert np.abs(found - expected).max() <= 0.5 + 0.5 * abs(brightness * (1 - contrast)) + 1e-4
 
 
 def test_the_rotation_of_a_network_comes_last() -> None:

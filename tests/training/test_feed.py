@@ -80,15 +80,16 @@ def test_instances_share_each_batch_of_one(mixup: float) -> None:
             assert np.array_equal(together, getattr(batch, field))
 
 
-def test_each_epoch_varies_images_in_its_own_way() -> None:
+def test_each_epoch_and_seed_varies_images_in_its_own_way() -> None:
     config = TrainingConfig(batch_size=3, augmentation=Augmentation(0.5))
-    source = feed(coloured(3), config)
 
-    def by_class(epoch: int) -> np.ndarray:
-        (batch,) = source.epochs(epoch, epoch)
+    def by_class(epoch: int, seed: int = 0) -> np.ndarray:
+        (batch,) = feed(coloured(3), replace(config, seed=seed)).epochs(epoch, epoch)
         return batch.data[np.argsort(batch.targets.argmax(1), kind="stable")]
 
+    assert np.array_equal(by_class(1), by_class(1))
     assert not np.array_equal(by_class(1), by_class(2))
+    assert not np.array_equal(by_class(1), by_class(1, seed=1))
 
 
 @pytest.mark.parametrize("workers", [0, 3])

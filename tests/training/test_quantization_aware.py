@@ -59,6 +59,7 @@ def test_a_network_comes_nearer_to_fp32(spoiled: QuantizedModel) -> None:
     assert agreement["network"].cosine > agreement["against"].cosine
 
 
+@pytest.mark.requires("vnni")
 def test_the_integers_are_those_that_were_trained(spoiled: QuantizedModel, tmp_path: Path) -> None:
     result = trained(spoiled)
     data = np.random.default_rng(0).normal(size=(8, 3, SIZE, SIZE)).astype(np.float32)
@@ -115,6 +116,7 @@ def test_two_instances_train_what_one_does(spoiled: QuantizedModel, tmp_path: Pa
         trained(spoiled, instances=2)
 
 
+@pytest.mark.requires("vnni")
 def test_labels_count_where_they_are_asked_for(spoiled: QuantizedModel) -> None:
     with pytest.raises(DataError, match="has no label; give a class for each sample"):
         trained(spoiled, distill=False)

@@ -135,7 +135,7 @@ def test_means_are_rounded_half_to_even(pooling: str) -> None:
         np.testing.assert_array_equal(pool[..., row, column], np.rint(mean))
 
 
-@pytest.mark.requires("onednn")
+@pytest.mark.requires("onednn", "vnni")
 def test_dense_layers_that_hand_on_integers() -> None:
     b = Builder()
     hidden = DATA
