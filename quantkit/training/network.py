@@ -146,9 +146,7 @@ class TrainedNetwork:
             for place, value in enumerate(_flat(state)):
                 arrays[f"{_STATE}/{index}/{place}"] = value.asnumpy()
         counts = optimizer._index_update_count
-        arrays[_COUNTS] = np.array(
-            [optimizer.num_update, *(counts.get(i, 0) for i in range(len(self._trainer._params)))]
-        )
+        arrays[_COUNTS] = np.array([counts.get(index, 0) for index in range(len(self._trainer._params))])
         return arrays
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -159,7 +157,7 @@ class TrainedNetwork:
             ValueError: one has another shape.
         """
         params = {name: _shaped(arrays, f"{_PARAM}/{name}", param.shape) for name, param in self._params.items()}
-        number, *counts = (int(count) for count in _shaped(arrays, _COUNTS, (len(self._trainer._params) + 1,)))
+        counts = [int(count) for count in _shaped(arrays, _COUNTS, (len(self._trainer._params),))]
         nd, (updater,), optimizer = self._mxnet.nd, self._trainer._updaters, self._trainer._optimizer
         for name, value in params.items():
             with engine_calls("restore the parameters"):
@@ -173,7 +171,6 @@ class TrainedNetwork:
                     array[:] = nd.array(value, dtype=array.dtype)
             updater.states[index], updater.states_synced[index] = state, True
             optimizer._index_update_count[index] = counts[index]
-        optimizer.num_update = number
 
 
 def _options(config: TrainingConfig, loss: LossName) -> dict[str, Any]:
