@@ -36,7 +36,7 @@ def speed_rows(epochs: Sequence[Epoch], workers: Optional[int]) -> list[Row]:
 
     Args:
         epochs: those of the training.
-        workers: threads that prepared samples for each process; None: it is not known.
+        workers: threads that prepared batches for each process; None: it is not known.
     """
     from quantkit.training.epoch import enough_workers
 

@@ -15,7 +15,7 @@ from quantkit.errors import UserError
 from quantkit.kinds import number
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from PIL import Image
 
 # Szegedy et al. 2015 draw the ratio of width and height from this range, uniformly in its logarithm.
 _RATIOS = (3 / 4, 4 / 3)
@@ -124,14 +124,16 @@ def _part(augmentation: Augmentation, size: tuple[int, int], random: Random) -> 
     return left, top, left + across, top + down
 
 
-def _recoloured(picture: Image, brightness: float, contrast: float, saturation: float) -> Image:
+def _recoloured(picture: Image.Image, brightness: float, contrast: float, saturation: float) -> Image.Image:
     """A picture whose brightness, contrast and saturation are multiplied, one after another, but rounded once.
 
     As Pillow's ``ImageEnhance`` defines them, brightness b multiplies each channel x, contrast c its distance from the
     mean grey, and saturation s its distance from the pixel's own grey L: together b (c (s x + (1 - s) L) + (1 - c)
     mean).
     """
-    mean = sum(weight * value for weight, value in zip(_GREY, picture.reduce(picture.size).tobytes()))
+    from PIL import Image
+
+    mean = sum(weight * value for weight, value in zip(_GREY, picture.resize((1, 1), Image.Resampling.BOX).tobytes()))
     own, offset = brightness * contrast * saturation, brightness * (1 - contrast) * mean
     red, green, blue = (brightness * contrast * (1 - saturation) * weight for weight in _GREY)
     matrix = (own + red, green, blue, offset, red, own + green, blue, offset, red, green, own + blue, offset)

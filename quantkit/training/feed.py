@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from random import Random
@@ -14,7 +15,7 @@ import numpy as np
 
 from quantkit.data.batches import prepare
 from quantkit.data.left_out import LeftOut
-from quantkit.data.prefetch import prefetched
+from quantkit.data.prefetch import prefetched, unwanted
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError, SampleError
 from quantkit.files.files import as_text
@@ -25,11 +26,11 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.targets import mixed, smoothed
 from quantkit.units import counted
 
-# What is drawn at random, each from a stream of its own.
+# What is drawn at random for all samples, each from a stream of its own.
 _ORDER, _MIXING = range(2)
 
-# Prepared batches that wait for the network beside those that are being prepared, at most.
-_AHEAD = 1
+# Batches beside those that the workers prepare: the one that the network learns from.
+_LEARNED = 1
 
 # What samples that can only be read one after another may take of the memory that is free.
 _SHARE_HELD = 0.5
@@ -68,7 +69,7 @@ class Feed:
         model: the network that reads them.
         config: how it is trained.
         classes: the number of its classes.
-        workers: threads that prepare batches; 0: the caller's own.
+        workers: threads that prepare a batch each; 0: the caller's own.
         rank: of the instance.
         instances: their number.
         left_out: is given samples that cannot be used, by position; up to ``samples.skip_bad`` of them are replaced by
@@ -95,14 +96,14 @@ class Feed:
     def epochs(self, first: int, last: int) -> Generator[TrainingBatch, None, None]:
         """The batches of the epochs from the first to the last, ``steps`` of each.
 
-        The first are begun at once, and those of an epoch while the network is judged after the one before. Close it
-        before its end (``contextlib.closing``).
+        The first are begun at once, and those of an epoch while the network is judged after the one before. What is
+        not exhausted has to be closed (``contextlib.closing``).
 
         Raises:
             DataError: more samples cannot be used than may be left out, or one has no label or one beyond the classes.
         """
         places = (place for number in range(first, last + 1) for place in self._places(number))
-        return prefetched(self._batch, places, self.workers, _AHEAD + self.workers)
+        return prefetched(self._batch, places, self.workers, _LEARNED + self.workers)
 
     def _places(self, number: int) -> Iterator[_Place]:
         """Where this instance's batches of an epoch are, in their order."""
@@ -116,7 +117,11 @@ class Feed:
         return hashlib.sha256(reading.encode() + digest_of(self.samples, number)).digest()
 
     def _batch(self, place: _Place) -> TrainingBatch:
-        samples = [self._prepared(place.epoch, position) for position in place.positions]
+        samples = []
+        for position in place.positions:
+            if unwanted():
+                raise CancelledError
+            samples.append(self._prepared(place.epoch, position))
         data = np.stack([sample.image for sample in samples])
         targets = np.zeros((len(samples), self.classes), np.float32)
         if self.labelled:
@@ -164,6 +169,8 @@ class Feed:
 
     def _leave_out(self, position: int, error: SampleError) -> None:
         with self._lock:
+            if position in self.left_out:
+                return
             self.left_out[position] = LeftOut(position, as_text(error.sample), as_text(str(error)))
             number = len(self.left_out)
         if number > self.samples.skip_bad:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -90,6 +91,31 @@ def test_each_epoch_and_seed_varies_images_in_its_own_way() -> None:
     assert np.array_equal(by_class(1), by_class(1))
     assert not np.array_equal(by_class(1), by_class(2))
     assert not np.array_equal(by_class(1), by_class(1, seed=1))
+
+
+def test_images_of_a_batch_are_varied_differently() -> None:
+    (image,) = (sample.image for sample in islice(coloured(1), 1))
+    alike = arrays(np.stack([image] * 2), np.array([0, 0]))
+    (batch,) = feed(alike, TrainingConfig(batch_size=2, augmentation=Augmentation(0.5))).epochs(1, 1)
+    assert not np.array_equal(*batch.data)
+
+
+def test_an_early_end_waits_for_no_whole_batch() -> None:
+    read: list[int] = []
+    closing_now = Event()
+
+    def slowly(wanted: Sequence[int]) -> Iterator[Sample]:
+        read.extend(wanted)
+        if len(read) > 1:
+            # The second sample of the batch comes when nobody wants it any more.
+            closing_now.set()
+            time.sleep(0.2)
+        yield from source.samples.read(wanted)
+
+    source = feed(numbered(16), replace(CONFIG, batch_size=16), workers=1)
+    with closing(replace(source, samples=replace(source.samples, read=slowly)).epochs(1, 1)):
+        assert closing_now.wait(30)
+    assert len(read) < 16
 
 
 @pytest.mark.parametrize("workers", [0, 3])
