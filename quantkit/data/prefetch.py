@@ -32,13 +32,13 @@ def prefetched(
     """
     if workers == 0:
         return (function(item) for item in items)
-    begun = _begun(function, items, workers, depth)
-    next(begun)
-    # What is yielded from now on are results.
-    return cast("Generator[Result, None, None]", begun)
+    results = _results(function, items, workers, depth)
+    # Begins the first ones. What comes from now on are results.
+    next(results)
+    return cast("Generator[Result, None, None]", results)
 
 
-def _begun(
+def _results(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int, depth: int
 ) -> Generator[Result | None, None, None]:
     """The results after a None, which says that the first of them are being computed."""

@@ -169,14 +169,15 @@ class Feed:
 
     def _leave_out(self, position: int, error: SampleError) -> None:
         with self._lock:
+            number = len(self.left_out)
             if position in self.left_out:
                 return
-            self.left_out[position] = LeftOut(position, as_text(error.sample), as_text(str(error)))
-            number = len(self.left_out)
-        if number > self.samples.skip_bad:
-            were = "was" if number == 2 else "were"
-            before = f"; {counted(number - 1, 'sample')} before it {were} left out" if number > 1 else ""
-            raise DataError(f"{error}{before}, and no more may be (--skip-bad, skip_bad)") from error
+            if number < self.samples.skip_bad:
+                self.left_out[position] = LeftOut(position, as_text(error.sample), as_text(str(error)))
+                return
+        were = "was" if number == 1 else "were"
+        before = f"; {counted(number, 'sample')} before it {were} left out" if number else ""
+        raise DataError(f"{error}{before}, and no more may be (--skip-bad, skip_bad)") from error
 
 
 def place_of(samples: Samples, position: int) -> int:

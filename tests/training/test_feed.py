@@ -165,6 +165,8 @@ def test_damaged_images_are_replaced_named_and_bounded(folder: Path, workers: in
     strict = feed(skipping(load_data(folder), 1), replace(CONFIG, batch_size=4), workers)
     with pytest.raises(DataError, match=r"cannot read image .*; 1 sample before it was left out, and no more may be"):
         list(strict.epochs(1, 1))
+    # The one beyond the bound is refused, not left out.
+    assert len(strict.left_out) == 1
 
 
 def test_labels_beyond_the_classes_are_told() -> None:
