@@ -211,8 +211,10 @@ class Loop:
             if not math.isfinite(loss):
                 raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
             summed += loss
+        is_finite = trained.is_finite()
+        # A step returns before the engine has ended it; reading the parameters waits for the last one.
         seconds = perf_counter() - begun
-        if not trained.is_finite():
+        if not is_finite:
             raise _diverges(f"parameters are no longer numbers after epoch {number}", trained.rate)
         trained.share_statistics()
         if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):

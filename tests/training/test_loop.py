@@ -23,6 +23,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop import Loop, untold
 from quantkit.training.loop_inputs import LoopInputs
+from quantkit.training.network import TrainedNetwork
 from quantkit.training.validation import Validated
 from tests.training.conftest import CLASSES, SIZE, coloured, tiny
 
@@ -116,6 +117,21 @@ def test_the_clock_runs_when_all_have_come(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("quantkit.training.loop.perf_counter", lambda: now)
     assert [epoch.seconds for epoch in run(loop(Late()))] == [0, 0]
     assert now == 2 * 3600
+
+
+def test_the_clock_runs_until_the_last_step_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine works for another hour when the last step has returned."""
+    now = 0.0
+
+    def read(network: TrainedNetwork) -> dict[str, np.ndarray]:
+        nonlocal now
+        now += 3600
+        return of_network(network)
+
+    of_network = TrainedNetwork.params
+    monkeypatch.setattr("quantkit.training.loop.perf_counter", lambda: now)
+    monkeypatch.setattr(TrainedNetwork, "params", read)
+    assert [epoch.seconds for epoch in run(loop(Alone()))] == [3600, 3600]
 
 
 def test_validation_is_that_of_all_samples() -> None:
