@@ -28,6 +28,7 @@ from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import read_params
 from quantkit.formats.npz import read_npy, read_npz
 from tests import sound_files as sound
+from tests import sound_onnx
 
 
 @dataclass(frozen=True)
@@ -245,15 +246,15 @@ LOADERS = (
     Loader("coco annotations", "val.json", sound.coco_annotations, lambda path: repr(read_coco(path))),
     Loader("coco images", "val.json", sound.coco_annotations, lambda path: repr(read_coco_images(path))),
     Loader("coco people", "people.json", sound.coco_people, lambda path: repr(read_coco_people(path))),
-    Loader("onnx", "net.onnx", sound.onnx_inside, _load_onnx),
-    Loader("recurrent onnx", "net.onnx", sound.onnx_recurrent, _load_onnx),
-    Loader("attending onnx", "net.onnx", sound.onnx_attending, _load_onnx),
-    Loader("onnx beside its weights", "net.onnx", lambda: sound.onnx_outside()[0], _load_onnx,
-           lambda: {"w.bin": sound.onnx_outside()[1]}),
-    Loader("onnx weights", "w.bin", lambda: sound.onnx_outside()[1], _load_onnx,
-           lambda: {"net.onnx": sound.onnx_outside()[0]}),
-    Loader("onnx of a bundle", "model.onnx", lambda: sound.written_onnx().SerializeToString(), _load_bundled_onnx),
-    Loader("onnx of a bundle, with an LSTM layer", "model-dynamic.onnx", sound.lstm_onnx, _load_bundled_onnx),
+    Loader("onnx", "net.onnx", sound_onnx.onnx_inside, _load_onnx),
+    Loader("recurrent onnx", "net.onnx", sound_onnx.onnx_recurrent, _load_onnx),
+    Loader("attending onnx", "net.onnx", sound_onnx.onnx_attending, _load_onnx),
+    Loader("onnx beside its weights", "net.onnx", lambda: sound_onnx.onnx_outside()[0], _load_onnx,
+           lambda: {"w.bin": sound_onnx.onnx_outside()[1]}),
+    Loader("onnx weights", "w.bin", lambda: sound_onnx.onnx_outside()[1], _load_onnx,
+           lambda: {"net.onnx": sound_onnx.onnx_outside()[0]}),
+    Loader("onnx of a bundle", "model.onnx", lambda: sound_onnx.written_onnx().SerializeToString(), _load_bundled_onnx),
+    Loader("onnx of a bundle, with an LSTM layer", "model-dynamic.onnx", sound_onnx.lstm_onnx, _load_bundled_onnx),
     Loader("safetensors", "net.safetensors", sound.safetensors, _load_weights),
     Loader("labels.csv", "labels.csv", lambda: b"file,label,split\na.png,3,test\nb.png,1,calib\n",
            lambda path: _all(images_folder(path.parent)),

@@ -23,7 +23,7 @@ from quantkit.quantization.algorithms.stage import plan
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.lowering.networks import quantized as small_quantized
-from tests.sound_files import written_onnx
+from tests.sound_onnx import written_onnx
 
 pytestmark = pytest.mark.usefixtures("engine")
 

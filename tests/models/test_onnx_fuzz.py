@@ -57,7 +57,7 @@ def main(seed: int, seconds: float) -> int:
 
     from quantkit.backends.mxnet.compat import load_mxnet
     from tests.formats.onnx.reading.test_styles import STYLES
-    from tests.sound_files import onnx_attending, onnx_recurrent
+    from tests.sound_onnx import onnx_attending, onnx_recurrent
 
     load_mxnet()
     pages = int(Path("/proc/self/statm").read_text().split()[0])

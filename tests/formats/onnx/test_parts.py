@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper
 from quantkit.formats.onnx import parts as bounds
 from quantkit.formats.onnx.parts import _DEEPEST, _VALUES, MODEL, _parts, parts_problem
 from tests.formats.onnx.reading import hostile
-from tests.sound_files import onnx_model, onnx_outside
+from tests.sound_onnx import onnx_model, onnx_outside
 
 
 def counted(content: bytes) -> int:

@@ -13,7 +13,7 @@ from onnx import ModelProto, helper
 from quantkit.formats.onnx.protobuf import fields
 from quantkit.formats.onnx.writing.conversion import ENGINE_OPERATORS, WRITTEN_OPERATORS
 from quantkit.formats.onnx.written_form import written_problem
-from tests.sound_files import FEATURES, lstm_onnx, written_onnx
+from tests.sound_onnx import FEATURES, lstm_onnx, written_onnx
 
 
 def problem(content: bytes) -> str:
