@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import tee
-from threading import Lock
 from typing import Optional
 
 import numpy as np
@@ -14,18 +12,16 @@ import numpy as np
 from quantkit.data.batch_stream import BatchStream
 from quantkit.data.batches import Batch, batches, prepare
 from quantkit.data.digests import digests_of, joint_digest
+from quantkit.data.kept_samples import KeptSamples
 from quantkit.data.left_out import LeftOut, in_order, none_left
 from quantkit.data.preparation import Preparation
-from quantkit.data.samples import Sample, Samples, first, skipping, take
+from quantkit.data.samples import Samples, first, skipping, take
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.kinds import whole_number
 
 CACHE_BYTES = 1 << 30
 """Bytes of preprocessed samples that a dataset caches; 1,781 of (3, 224, 224)."""
-
-# Bytes of a sample's array, name and places, in addition to its pixels; 370 measured.
-_OVERHEAD = 512
 
 
 class CalibrationDataset:
@@ -54,9 +50,9 @@ class CalibrationDataset:
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         source = load_data(data)
-        cache = _Cache(source, preparation, tuple(input_shape), cache_bytes)
         self._form = (preparation, tuple(input_shape))
-        self._whole = self._samples = replace(source, read=cache.read)
+        kept = KeptSamples(source, cache_bytes, lambda sample: prepare(sample, *self._form))
+        self._whole = self._samples = replace(source, read=kept.read)
         self._left_out: dict[int, LeftOut] = {}
         self._sha256 = ""
         self._counted: Optional[int] = None
@@ -180,44 +176,3 @@ class CalibrationDataset:
                 f"the calibration dataset {self.name!r} was preprocessed for another network than {name!r}; make one "
                 "with that network's preprocessing and input shape"
             )
-
-
-class _Cache:
-    """The samples of a source, preprocessed, by their positions."""
-
-    def __init__(
-        self, source: Samples, preparation: Preparation, input_shape: tuple[int, ...], most_bytes: int
-    ) -> None:
-        self._source = source
-        self._form = (preparation, input_shape)
-        self._left = most_bytes
-        self._held: dict[int, Sample] = {}
-        self._lock = Lock()
-
-    def read(self, positions: Iterable[int]) -> Iterator[Sample]:
-        """See ``Samples.read``; independent samples one at a time, also by several threads at once."""
-        if self._source.independent:
-            for position in positions:
-                sample = self._held.get(position)
-                yield sample or self._kept(position, next(self._source.read((position,))))
-            return
-        held = self._held.copy()
-        positions, ahead = tee(positions)
-        fresh = self._source.read(position for position in ahead if position not in held)
-        for position in positions:
-            sample = held.get(position)
-            if sample is None:
-                read = next(fresh, None)
-                if read is None:
-                    return
-                sample = self._kept(position, read)
-            yield sample
-
-    def _kept(self, position: int, read: Sample) -> Sample:
-        sample = prepare(read, *self._form)
-        with self._lock:
-            size = sample.image.nbytes + _OVERHEAD
-            if position not in self._held and size <= self._left:
-                self._left -= size
-                self._held[position] = sample
-        return sample

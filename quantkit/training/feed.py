@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quantkit.data.batches import prepare
+from quantkit.data.kept_samples import KeptSamples
 from quantkit.data.left_out import LeftOut
 from quantkit.data.prefetch import prefetched, unwanted
 from quantkit.data.samples import Sample, Samples, label_of
@@ -32,8 +33,8 @@ _ORDER, _MIXING = range(2)
 # Batches beside those that the workers prepare: the one that the network learns from.
 _LEARNED = 1
 
-# What samples that can only be read one after another may take of the memory that is free.
-_SHARE_HELD = 0.5
+# What samples that can only be read one after another may take of the memory that is free, and what others may.
+_SHARE_HELD, _SHARE_KEPT = 0.5, 0.25
 
 
 class TrainingBatch(NamedTuple):
@@ -65,7 +66,7 @@ class Feed:
     for a last batch wait for the next epoch.
 
     Attributes:
-        samples: the samples, ``independent`` or held in memory; see ``readable_in_any_order``.
+        samples: the samples; see ``readable_in_any_order``.
         model: the network that reads them.
         config: how it is trained.
         classes: the number of its classes.
@@ -207,18 +208,23 @@ def digest_of(samples: Samples, number: int) -> bytes:
 
 
 def readable_in_any_order(samples: Samples, processes: int = 1) -> Samples:
-    """Samples that can be read in any order: as they are if they are ``independent``, else held in memory.
+    """Samples that can be read in any order, held in memory: if they are ``independent``, as far as they fit.
+
+    Independent ones are held once they were read, so that their files are decoded, or fetched, in the first epoch
+    alone, up to a quarter of the memory that is free. Others are all read at once.
 
     Args:
         samples: the samples.
         processes: how many of this machine hold them at once.
 
     Raises:
-        DataError: there are none, one cannot be read, or they take more than half of the memory that is free.
+        DataError: of those that are read at once, there are none, one cannot be read, or they take more than half of
+            the memory that is free.
     """
-    if samples.independent and samples.size:
-        return samples
     free = available_memory()
+    if samples.independent and samples.size:
+        kept = KeptSamples(samples, int((free or 0) * _SHARE_KEPT / processes))
+        return replace(samples, read=kept.read)
     most = None if free is None else int(free * _SHARE_HELD / processes)
     held: list[Sample] = []
     taken = 0

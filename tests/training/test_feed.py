@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from threading import Event
+from typing import Optional
 
 import numpy as np
 import pytest
@@ -189,6 +190,44 @@ def test_what_is_read_in_sequence_is_held_and_shuffled() -> None:
     assert sorted(flat(seen(source.epochs(1, 1)))) == sorted(list(range(4)) * 4)
     chosen = readable_in_any_order(take(numbered(30), 10))
     assert len(chosen) == 10 and chosen.independent
+
+
+@pytest.mark.parametrize(("free", "reads"), [(1 << 30, 1), (0, 2), (None, 2)])
+def test_independent_samples_are_read_once_as_far_as_they_fit(
+    free: Optional[int], reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quantkit.training.feed.available_memory", lambda: free)
+    taken: list[int] = []
+
+    def one(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            taken.append(position)
+            yield Sample(np.full((3, SIZE, SIZE), position, np.float32), 0, str(position))
+
+    source = feed(Samples("independent", one, 16, independent=True))
+    first, second = seen(source.epochs(1, 1)), seen(source.epochs(2, 2))
+    assert sorted(flat(first)) == sorted(flat(second)) == list(range(16)) and first != second
+    assert sorted(taken) == sorted([*range(16)] * reads)
+
+
+def test_processes_of_a_machine_share_the_memory_for_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of it is enough for three of four samples in one process, and for one in each of two."""
+    whole = Image.new("RGB", (100, 100))
+    monkeypatch.setattr("quantkit.training.feed.available_memory", lambda: 4 * 3 * 31_000)
+
+    def held(processes: int) -> int:
+        taken: list[int] = []
+
+        def one(positions: Iterable[int]) -> Iterator[Sample]:
+            for position in positions:
+                taken.append(position)
+                yield Sample(np.array(whole), 0, str(position))
+
+        samples = readable_in_any_order(Samples("independent", one, 4, independent=True), processes)
+        assert len([*samples]) == len([*samples]) == 4
+        return 8 - len(taken)
+
+    assert [held(1), held(2)] == [3, 1]
 
 
 def test_what_cannot_be_held_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
