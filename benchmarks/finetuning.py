@@ -14,7 +14,7 @@ of one, a geometric mean over rounds with Student's 95 % interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -231,14 +231,24 @@ def _of_cifar(root: Path) -> Sets:
 
 
 def _animals(root: Path) -> Sets:
-    """Photographs: is the labelled object an animal?"""
-    folder = root / "imagenet"
-    samples = [*quantkit.load_data(f"{folder}:calib"), *quantkit.load_data(f"{folder}:test")]
-    told = [replace(each, label=int(_class(each.label) < _ANIMALS)) for each in samples]
+    """Photographs, which are read from their files: is the labelled object an animal?"""
+    sources = [quantkit.load_data(f"{root / 'imagenet'}:{split}") for split in ("calib", "test")]
+    files = [(source, position) for source in sources for position in source.order()]
+
+    def chosen(name: str, fifths: Container[int]) -> quantkit.Samples:
+        own = [file for number, file in enumerate(files) if number % 5 in fifths]
+
+        def read(positions: Iterable[int]) -> Iterator[quantkit.Sample]:
+            for source, place in map(own.__getitem__, positions):
+                (sample,) = source.read((place,))
+                yield replace(sample, label=int(_class(sample.label) < _ANIMALS))
+
+        return quantkit.Samples(name, read, len(own), independent=True)
+
     return Sets(
-        _stacked([each for place, each in enumerate(told) if place % 5 > 1], "photographs to learn from"),
-        _stacked(told[::5], "photographs to choose by"),
-        _stacked(told[1::5], "photographs to judge on"),
+        chosen("photographs to learn from", (2, 3, 4)),
+        chosen("photographs to choose by", (0,)),
+        chosen("photographs to judge on", (1,)),
     )
 
 
