@@ -118,18 +118,18 @@ class DataParallel:
             learned.write_text(json.dumps(sorted(loop.network.learned)), encoding="utf-8")
             simulated = Simulated(str(symbol), str(params), str(learned), loop.distill)
         return Job(
-            str(write_network(model, loop.feed.classes, folder, model.name, "", {})),
-            train,
-            validation,
-            asdict(loop.config),
-            self.workers,
-            (loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held is not None else 0),
-            str(loop.checkpoint or folder / "checkpoint"),
-            loop.identity,
-            begun is None,
-            self.kvstore,
-            self.compress,
-            simulated,
+            card=str(write_network(model, loop.feed.classes, folder, model.name, "", {})),
+            train=train,
+            validation=validation,
+            config=asdict(loop.config),
+            workers=self.workers,
+            skip_bad=(loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held is not None else 0),
+            checkpoint=str(loop.checkpoint or folder / "checkpoint"),
+            identity=loop.identity,
+            anew=begun is None,
+            kvstore=self.kvstore,
+            compress=self.compress,
+            simulated=simulated,
         )
 
 
