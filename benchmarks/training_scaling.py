@@ -7,7 +7,8 @@ number of instances (the published experiments do the same), with the augmentati
 has one core, and its own feed on that core; one instance exchanges nothing, several do so through MXNet's parameter
 server and, where it is installed (`make train-bench ENGINE=horovod`), through Horovod. All take turns in random order,
 each with fresh processes; of each turn the first epoch, in which memory is laid out, does not count. The time is that
-of whole epochs, with their checkpoints.
+of the steps; what lies between two epochs, such as the checkpoint, is told apart from it, since epochs of real samples
+are longer.
 Efficiency is the throughput over that of as many single instances, a geometric mean over rounds with Student's 95 %
 interval. Cores of one machine slow each other down, so single trainings side by side, which exchange nothing, take
 turns as well: what instances have of their throughput is the efficiency of the exchange. OUT.json has every reading.
@@ -53,6 +54,7 @@ COLUMNS = (
     "efficiency, %",
     "of apart, %",
     "waiting, %",
+    "between epochs, s",
 )
 
 
@@ -67,20 +69,27 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject("cifar_resnet20_v1", 32, 32, 30),
-    Subject("mobilenet1.0", 256, 16, 8),
+    Subject("cifar_resnet20_v1", 32, 32, 40),
+    Subject("mobilenet1.0", 256, 16, 10),
     Subject("resnet18_v1", 256, 16, 8),
-    Subject("resnet50_v1", 256, 8, 8),
-    Subject("resnet50_v1", 256, 32, 4),
+    Subject("resnet50_v1", 256, 8, 6),
+    Subject("resnet50_v1", 256, 32, 3),
 )
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A reading: images per second of all instances together, and the share of time that they waited for data."""
+    """A reading of all instances together.
+
+    Attributes:
+        throughput: images per second of their steps.
+        waiting: the share of the steps' time in which they waited for data.
+        between: seconds from the last step of an epoch to the first of the next one.
+    """
 
     throughput: float
     waiting: float
+    between: float
 
 
 @dataclass(frozen=True)
@@ -158,7 +167,8 @@ def side_by_side(images: Path, subject: Subject, instances: int, epochs: int) ->
             if process.returncode:
                 raise EngineError(f"a training of {subject.network} side by side with others ended with an error")
             turns.append(Turn(**json.loads(text)))
-    return Turn(sum(turn.throughput for turn in turns), float(np.mean([turn.waiting for turn in turns])))
+    means = (float(np.mean([getattr(turn, name) for turn in turns])) for name in ("waiting", "between"))
+    return Turn(sum(turn.throughput for turn in turns), *means)
 
 
 def single(images: str, subject: Mapping[str, Any], epochs: int, cpus: list[int]) -> None:
@@ -194,7 +204,7 @@ def reading(
     instances: int,
     kvstore: KVStoreName,
 ) -> Turn:
-    """Train on instances of one core; what is done before the first epoch has ended does not count."""
+    """Train on instances of one core; the first epoch does not count."""
     ends: list[float] = []
     trained = quantkit.finetune(
         model,
@@ -206,8 +216,13 @@ def reading(
         workers=1,
         told=lambda _: ends.append(perf_counter()),
     )
-    counted, seconds = trained.epochs[1:], ends[-1] - ends[0]
-    return Turn(sum(epoch.samples for epoch in counted) / seconds, sum(epoch.waited for epoch in counted) / seconds)
+    counted = trained.epochs[1:]
+    seconds = sum(epoch.seconds for epoch in counted)
+    return Turn(
+        sum(epoch.samples for epoch in counted) / seconds,
+        sum(epoch.waited for epoch in counted) / seconds,
+        (ends[-1] - ends[0] - seconds) / len(counted),
+    )
 
 
 def page(document: Document) -> str:
@@ -215,7 +230,8 @@ def page(document: Document) -> str:
     published = [f"| {row[1]} | {row[3]:.2f} |" for row in record("mxnet-1.5-scaling")["rows"]]
     parts = (
         described(document),
-        "Each instance has one core. Efficiency is the throughput over that of as many single instances, with its 95 % "
+        "Each instance has one core. Images/s are those of the steps; the last column is what lies between two epochs, "
+        "such as the checkpoint. Efficiency is the throughput over that of as many single instances, with its 95 % "
         f"interval over rounds. Those called {APART} are single trainings side by side, which exchange nothing; what "
         "instances have of their throughput is the efficiency of the exchange. Waiting is the share of time in which a "
         "network waited for data.",
@@ -260,6 +276,7 @@ def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
         efficiency,
         of_apart,
         f"{waiting:.1f}",
+        f"{np.median([turn.between for turn in cell.turns]):.2f}",
     )
     return f"| {' | '.join(map(str, facts))} |"
 

@@ -19,23 +19,23 @@ def document(**figures: Any) -> dict[str, Any]:
 def test_efficiency_is_that_of_as_many_single_instances() -> None:
     from training_scaling import APART, Cell, Turn, lines
 
-    singles = [Turn(10.0, 0.01), Turn(12.0, 0.03)]
-    pairs = [Turn(19.0, 0.0), Turn(22.8, 0.0)]
-    apart = [Turn(19.6, 0.0), Turn(23.52, 0.0)]
+    singles = [Turn(10.0, 0.01, 0.2), Turn(12.0, 0.03, 0.4)]
+    pairs = [Turn(19.0, 0.0, 1.0), Turn(22.8, 0.0, 1.0)]
+    apart = [Turn(19.6, 0.0, 0.5), Turn(23.52, 0.0, 0.5)]
     forms = [(1, "", singles), (2, APART, apart), (2, "horovod", pairs)]
     cells = [Cell("net", 5_000_000, 8, number, through, turns) for number, through, turns in forms]
     one, beside, two = lines(document(cells=[asdict(cell) for cell in cells]))
-    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 |"
-    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 |"
+    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 | 0.30 |"
+    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 | 0.50 |"
     # 19 of 20 and 22.8 of 24 in each round; 19 of 19.6.
-    assert two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 |"
+    assert two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 | 1.00 |"
 
 
 def test_efficiency_is_told_for_each_batch() -> None:
     from training_scaling import Cell, Turn, lines
 
     def cell(batch: int, instances: int, *speeds: float) -> Cell:
-        return Cell("net", 5_000_000, batch, instances, "", [Turn(speed, 0.0) for speed in speeds])
+        return Cell("net", 5_000_000, batch, instances, "", [Turn(speed, 0.0, 0.0) for speed in speeds])
 
     cells = [cell(8, 1, 10, 10), cell(8, 2, 18, 18), cell(32, 1, 12, 12), cell(32, 2, 24, 24)]
     found = [line.split(" | ")[6] for line in lines(document(cells=[asdict(each) for each in cells]))]
