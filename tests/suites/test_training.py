@@ -79,8 +79,8 @@ def test_images_per_second_stand_in_a_row_for_each_network() -> None:
 def test_the_feed_has_a_row_for_each_form() -> None:
     from training_feed import Row, lines
 
-    (line,) = lines(document(rows=[asdict(Row("photographs", "net", "none", 2, [90.0, 110.0, 100.0]))]))
-    assert line == "| photographs | net | none | 2 | 100 | 90, 110 |"
+    (line,) = lines(document(rows=[asdict(Row("photographs", "net", "none", 2, [90.0, 110.0, 100.0], [200.0]))]))
+    assert line == "| photographs | net | none | 2 | 100 | 90, 110 | 200 | 200, 200 |"
 
 
 def test_the_interval_over_seeds_is_students() -> None:
