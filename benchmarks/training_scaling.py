@@ -167,8 +167,11 @@ def side_by_side(images: Path, subject: Subject, instances: int, epochs: int) ->
             if process.returncode:
                 raise EngineError(f"a training of {subject.network} side by side with others ended with an error")
             turns.append(Turn(**json.loads(text)))
-    means = (float(np.mean([getattr(turn, name) for turn in turns])) for name in ("waiting", "between"))
-    return Turn(sum(turn.throughput for turn in turns), *means)
+    return Turn(
+        sum(turn.throughput for turn in turns),
+        float(np.mean([turn.waiting for turn in turns])),
+        float(np.mean([turn.between for turn in turns])),
+    )
 
 
 def single(images: str, subject: Mapping[str, Any], epochs: int, cpus: list[int]) -> None:

@@ -211,7 +211,7 @@ def readable_in_any_order(samples: Samples, processes: int = 1) -> Samples:
     """Samples that can be read in any order, held in memory: if they are ``independent``, as far as they fit.
 
     Independent ones are held once they were read, so that their files are decoded, or fetched, in the first epoch
-    alone, up to a quarter of the memory that is free. Others are all read at once.
+    alone, up to a quarter of the memory that is free (none where that is unknown). Others are all read at once.
 
     Args:
         samples: the samples.

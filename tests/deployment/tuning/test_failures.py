@@ -110,14 +110,19 @@ def test_a_setting_that_was_lost_at_first_is_tried_again(
     assert len({trial.contestant.key for trial in found.trials}) == len(found.trials)
 
 
-def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle) -> None:
-    machine = on(by_engine(100, 150))
+def interrupt(machine: Machine, bundle: Bundle) -> None:
+    """Leave a search that has tried one thing beside the default."""
     machine.interrupt_at = 3
     with pytest.raises(KeyboardInterrupt):
         tuned(bundle)
-    told: list[str] = []
     machine.interrupt_at = None
     machine.started.clear()
+
+
+def test_an_interrupted_search_goes_on(on: Any, bundle: Bundle) -> None:
+    machine = on(by_engine(100, 150))
+    interrupt(machine, bundle)
+    told: list[str] = []
     tuned(bundle, tell=told.append)
     assert told[0] == "going on with 1 trial of an earlier search"
     # The default is measured anew, the other was tried; then the two take turns.
@@ -142,11 +147,7 @@ def test_a_search_whose_result_cannot_be_written_goes_on(
 
 
 def test_retuning_forgets_an_interrupted_search(on: Any, bundle: Bundle) -> None:
-    machine = on(by_engine(100, 150))
-    machine.interrupt_at = 3
-    with pytest.raises(KeyboardInterrupt):
-        tuned(bundle)
+    interrupt(on(by_engine(100, 150)), bundle)
     told: list[str] = []
-    machine.interrupt_at = None
     tuned(bundle, tell=told.append, again=True)
     assert not [line for line in told if "earlier" in line]
