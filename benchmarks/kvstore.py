@@ -6,8 +6,9 @@ Two instances of one core each, on this machine, through each kvstore that is in
 gradients of all parameters, as in MXNet's bandwidth tool; its rate is the bytes of the gradients over its time. A
 step with another instance is compared with a step without: the rest of the time is what communication takes that is not
 hidden behind the computation. Where each part of a step is waited for, its time is that of copying samples into the
-engine's arrays, of computing, of waiting for the other instance, and of communication. Medians of calls that take
-turns; nothing else may run.
+engine's arrays, of computing, of waiting for the other instance, and of communication: means over steps and instances,
+since of two that take turns in being late each waits in half of the steps only. All else are medians of calls that take
+turns. Nothing else may run.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from quantkit.host.topology import read_topology
 from quantkit.training.communication import Alone, Communication
 from quantkit.training.head import classes_of, last_layer
 from quantkit.training.horovod import Horovod
+from quantkit.training.horovod_cycle import set_cycle
 from quantkit.training.kvstore import KVStore
 from quantkit.training.launch import KVStoreName, launch
 from quantkit.training.network import TrainedNetwork
@@ -81,13 +83,17 @@ SUBJECTS = (
     Subject("mobilenet1.0", 224, 16),
     Subject("resnet18_v1", 224, 16),
     Subject("resnet50_v1", 224, 8),
+    Subject("resnet50_v1", 224, 32),
     Subject("vgg16", 224, 4),
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """What two instances took, in seconds; ``parts`` are those of a step: copy, compute, wait, communication."""
+    """What two instances took, in seconds; ``parts`` are those of a step: copy, compute, wait, communication.
+
+    The parts are means over both instances, all others medians of the first.
+    """
 
     network: str
     parameters: int
@@ -166,12 +172,14 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     os.sched_setaffinity(0, cpus)
     case = Subject(**subject)
     model = quantkit.load_model(case.network, weights="random", quiet=True)
+    set_cycle(model, case.batch, 1)
     communication: Communication = Horovod(compress=False) if kvstore == "horovod" else KVStore()
     trained = in_training(model, case, communication)
     step_alone = stepping(model, case, in_training(model, case, Alone()))
     calls = (_exchange(trained), step_alone, stepping(model, case, trained))
     exchange, alone, together = _medians(calls, communication)
-    parts = [median(part) for part in zip(*(_parts(model, case, trained, communication) for _ in range(_COUNTED)))]
+    of_steps = [_parts(model, case, trained, communication) for _ in range(_COUNTED)]
+    parts = (communication.total(np.mean(of_steps, axis=0)) / communication.instances).tolist()
     communication.leave()
     parameters = sum(param.data().size for param in trained._trainer._params)
     print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together, parts))))

@@ -70,7 +70,9 @@ class Subject:
 
 SUBJECTS = (
     Subject("cifar_resnet20_v1", 32, 32, 40),
+    Subject("cifar_resnet20_v1", 32, 128, 10),
     Subject("mobilenet1.0", 256, 16, 10),
+    Subject("mobilenet1.0", 256, 64, 3),
     Subject("resnet18_v1", 256, 16, 8),
     Subject("resnet50_v1", 256, 8, 6),
     Subject("resnet50_v1", 256, 32, 3),

@@ -53,7 +53,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str,
     from quantkit.data.left_out import documents
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
-    from quantkit.host.threads import worker_threads
+    from quantkit.host.threads import threads_asked, worker_threads
     from quantkit.models.dataset import dataset
     from quantkit.models.load import load_model
     from quantkit.training.augmentation import Augmentation
@@ -64,6 +64,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str,
     from quantkit.training.feed import part_of, readable_in_any_order
     from quantkit.training.finetune import trainable_classifier
     from quantkit.training.horovod import Horovod
+    from quantkit.training.horovod_cycle import set_cycle
     from quantkit.training.kvstore import KVStore
     from quantkit.training.loop_inputs import LoopInputs
     from quantkit.training.quantization_aware import teacher_of
@@ -77,8 +78,11 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str,
     model, config = load_model(job.card), TrainingConfig(**options)
     samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad[0]), beside)
     communication: Communication = Alone()
-    if instances > 1:
-        communication = Horovod(job.compress) if job.kvstore == "horovod" else KVStore()
+    if instances > 1 and job.kvstore == "horovod":
+        set_cycle(model, config.batch_size // instances, threads_asked() or 1)
+        communication = Horovod(job.compress)
+    elif instances > 1:
+        communication = KVStore()
     held = None
     if job.validation is not None:
         everything = skipping(load_data(job.validation), job.skip_bad[1])

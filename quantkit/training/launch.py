@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,6 @@ KVStoreName = Literal["dist_sync", "horovod"]
 # Bytes of a step, between two sizes that were measured: two instances make a step of ResNet-50 (102 MB) no faster
 # through Horovod, but one of VGG-16 (553 MB) in three quarters of the time.
 _LARGE = 200_000_000
-
-# How often Horovod's threads compare what is ready, in milliseconds. At its default of 1 they take several percent of
-# an instance of one core; from 10 on, gradients of small networks wait for longer than that saves.
-_CYCLE, _CYCLE_MILLISECONDS = "HOROVOD_CYCLE_TIME", "5"
 
 
 class Server(NamedTuple):
@@ -105,7 +100,6 @@ class _Horovod(Launch):
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(LOADING_PATIENCE)),
             # Who starts the instances watches them.
             "HOROVOD_STALL_CHECK_DISABLE": "1",
-            _CYCLE: os.environ.get(_CYCLE, _CYCLE_MILLISECONDS),
             "HOROVOD_HOSTNAME": f"{self.point.own}-{self.own}",
             "HOROVOD_RANK": str(self.own * self.instances + place),
             "HOROVOD_SIZE": str(self.machines * self.instances),

@@ -48,14 +48,6 @@ def test_horovod_numbers_its_instances() -> None:
     }.items() <= there.variables(1).items()
 
 
-@pytest.mark.requires("horovod")
-def test_horovod_compares_as_often_as_users_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOROVOD_CYCLE_TIME", raising=False)
-    assert launch("horovod", 2, None).variables(0)["HOROVOD_CYCLE_TIME"] == "5"
-    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "2.5")
-    assert launch("horovod", 2, None).variables(0)["HOROVOD_CYCLE_TIME"] == "2.5"
-
-
 def test_ways_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="kvstore is 'nccl'; choose one of dist_sync, horovod"):
         check_kvstore("nccl", False)
