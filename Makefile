@@ -40,6 +40,9 @@ train-bench: $(VENV)/installed
 	$(BIN)/python benchmarks/input_bound.py --out $(OUT)/input-bound
 	$(BIN)/python benchmarks/training_score.py --out $(OUT)/training-score
 	$(BIN)/python benchmarks/training_feed.py --out $(OUT)/training-feed
+ifeq ($(ENGINE),horovod)
+	$(BIN)/python benchmarks/horovod_cycle.py --out $(OUT)/horovod-cycle
+endif
 
 # Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves
 # them. What zoo.json has already is kept. SHARE=2/4 takes every fourth network from the second on, into the same file;

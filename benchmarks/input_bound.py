@@ -10,7 +10,7 @@ exchange gradients through MXNet's parameter server as Gluon's own trainer does.
 `copy`, samples become the engine's arrays; `compute`, forward, backward and update; `wait`, for the other instance;
 `communication`, gradients are added up. MXNet adds sparse gradients up only where the kvstore applies them, so that
 weights come back, and the optimizer is part of the communication there; MXNet's Adam changes just the rows that occur,
-its AdaMax all. Medians of steps; nothing else may run.
+its AdaMax all. Means over steps and instances; nothing else may run.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 from command_line import Document, arguments, at_least, rows_page, run, table, write_rows
-from kvstore import Ticks, on_instances
+from kvstore import Ticks, mean_parts, on_instances
 from scipy.sparse import csr_matrix
 
 from quantkit.backends.mxnet.compat import load_mxnet
@@ -82,7 +81,8 @@ def main() -> None:
     print("\n".join(table(COLUMNS)), flush=True)
     for (sparse, optimizer), instances in product(FORMS, (1, 2)):
         told = {**size, "sparse": sparse, "optimizer": optimizer, "instances": instances}
-        rows.append(Row(**json.loads(on_instances(Path(__file__), told, "dist_sync", instances))))
+        found = [Row(**json.loads(text)) for text in on_instances(Path(__file__), told, "dist_sync", instances)]
+        rows.append(replace(found[0], parts=mean_parts([row.parts for row in found])))
         print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         command = f"python benchmarks/input_bound.py --divisor {options.divisor}"
@@ -96,8 +96,7 @@ def instance(inputs: int, classes: int, sparse: bool, optimizer: str, instances:
     step = _step(inputs, classes, sparse, optimizer, communication)
     found = [step() for _ in range(_WARM + _COUNTED)]
     communication.leave()
-    parts = [median(part) for part in zip(*found[_WARM:])]
-    print(json.dumps(asdict(Row(inputs, classes, sparse, optimizer, instances, parts))))
+    print(json.dumps(asdict(Row(inputs, classes, sparse, optimizer, instances, mean_parts(found[_WARM:])))))
 
 
 def _step(

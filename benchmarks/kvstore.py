@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -41,7 +41,7 @@ from quantkit.host.topology import read_topology
 from quantkit.training.communication import Alone, Communication
 from quantkit.training.head import classes_of, last_layer
 from quantkit.training.horovod import Horovod
-from quantkit.training.horovod_cycle import set_cycle
+from quantkit.training.horovod_cycle import cycle_time
 from quantkit.training.kvstore import KVStore
 from quantkit.training.launch import KVStoreName, launch
 from quantkit.training.network import TrainedNetwork
@@ -131,13 +131,19 @@ def main() -> None:
 
 
 def measured(subject: Subject, kvstore: KVStoreName) -> Row:
-    """The figures of the first of two instances."""
+    """The figures of the first of two instances, with the parts of both."""
     told = {"subject": asdict(subject), "kvstore": kvstore}
-    return Row(**json.loads(on_instances(Path(__file__), told, kvstore, _INSTANCES)))
+    rows = [Row(**json.loads(text)) for text in on_instances(Path(__file__), told, kvstore, _INSTANCES)]
+    return replace(rows[0], parts=mean_parts([row.parts for row in rows]))
 
 
-def on_instances(script: Path, told: Mapping[str, Any], kvstore: KVStoreName, instances: int) -> str:
-    """Run a script on instances of one core each, with what it is told after ``--instance``; what the first prints.
+def mean_parts(found: Sequence[Sequence[float]]) -> list[float]:
+    """What each part takes on average."""
+    return [float(value) for value in np.mean(found, axis=0)]
+
+
+def on_instances(script: Path, told: Mapping[str, Any], kvstore: KVStoreName, instances: int) -> list[str]:
+    """Run a script on instances of one core each, with what it is told after ``--instance``; what each prints.
 
     Raises:
         EngineError: it ends with an error.
@@ -164,7 +170,7 @@ def on_instances(script: Path, told: Mapping[str, Any], kvstore: KVStoreName, in
             time.sleep(_LOOK_EVERY)
         if any(codes):
             raise EngineError(f"an instance of {script.name} through {kvstore} ended with an error")
-        return processes[0].communicate()[0]
+        return [process.communicate()[0] for process in processes]
 
 
 def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) -> None:
@@ -172,14 +178,16 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     os.sched_setaffinity(0, cpus)
     case = Subject(**subject)
     model = quantkit.load_model(case.network, weights="random", quiet=True)
-    set_cycle(model, case.batch, 1)
-    communication: Communication = Horovod(compress=False) if kvstore == "horovod" else KVStore()
+    communication: Communication
+    if kvstore == "horovod":
+        communication = Horovod(compress=False, cycle=cycle_time(model, case.batch, 1))
+    else:
+        communication = KVStore()
     trained = in_training(model, case, communication)
     step_alone = stepping(model, case, in_training(model, case, Alone()))
     calls = (_exchange(trained), step_alone, stepping(model, case, trained))
     exchange, alone, together = _medians(calls, communication)
-    of_steps = [_parts(model, case, trained, communication) for _ in range(_COUNTED)]
-    parts = (communication.total(np.mean(of_steps, axis=0)) / communication.instances).tolist()
+    parts = mean_parts([_parts(model, case, trained, communication) for _ in range(_COUNTED)])
     communication.leave()
     parameters = sum(param.data().size for param in trained._trainer._params)
     print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together, parts))))

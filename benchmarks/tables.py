@@ -26,6 +26,7 @@ import face_detectors
 import feeding
 import finetuning
 import grouped
+import horovod_cycle
 import input_bound
 import kvstore
 import mixed_precision
@@ -73,6 +74,7 @@ PAGES = {
     "feeding": feeding.page,
     "finetuning": finetuning.page,
     "grouped": grouped.page,
+    "horovod-cycle": horovod_cycle.page,
     "input-bound": input_bound.page,
     "kvstore": kvstore.page,
     "mixed-precision": mixed_precision.page,

@@ -21,7 +21,8 @@ class Epoch:
         rate: the learning rate of its last step.
         seconds: how long its steps took; the validation is not among them.
         samples: how many samples it learned from.
-        waited: how many of the seconds the network waited for samples.
+        waited: how many of the seconds samples were waited for. The engine may still have been at work on the end of
+            the step before, so that it stood idle for no longer than this.
         validated: the accuracy after it; None without validation samples.
     """
 

@@ -27,11 +27,12 @@ class Horovod:
     Each has the sum, and applies it by itself.
     """
 
-    def __init__(self, compress: bool) -> None:
+    def __init__(self, compress: bool, cycle: float) -> None:
         """Wait for all instances.
 
         Args:
             compress: send gradients as float16.
+            cycle: milliseconds between two negotiations of which gradients are ready; what users have set stands.
 
         Raises:
             ExtraMissing: Horovod is not installed.
@@ -41,6 +42,8 @@ class Horovod:
         with using("horovod", "trainings through Horovod"):
             import horovod.mxnet
         _wait_for_rendezvous()
+        # Horovod reads it when it starts.
+        os.environ.setdefault("HOROVOD_CYCLE_TIME", f"{cycle:.1f}")
         self._horovod, self._compress = horovod.mxnet, compress
         with engine_calls("reach the other instances"):
             self._horovod.init()

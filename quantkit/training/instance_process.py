@@ -64,7 +64,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str,
     from quantkit.training.feed import part_of, readable_in_any_order
     from quantkit.training.finetune import trainable_classifier
     from quantkit.training.horovod import Horovod
-    from quantkit.training.horovod_cycle import set_cycle
+    from quantkit.training.horovod_cycle import cycle_time
     from quantkit.training.kvstore import KVStore
     from quantkit.training.loop_inputs import LoopInputs
     from quantkit.training.quantization_aware import teacher_of
@@ -79,8 +79,8 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str,
     samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad[0]), beside)
     communication: Communication = Alone()
     if instances > 1 and job.kvstore == "horovod":
-        set_cycle(model, config.batch_size // instances, threads_asked() or 1)
-        communication = Horovod(job.compress)
+        own_batch, threads = config.batch_size // instances, threads_asked() or 1
+        communication = Horovod(job.compress, cycle_time(model, own_batch, threads))
     elif instances > 1:
         communication = KVStore()
     held = None

@@ -57,6 +57,30 @@ def test_communication_is_what_a_step_alone_does_not_take() -> None:
     assert second.endswith("| 200.0 | 0.50 | 800 | 700 | 0.0 | 5.0 | 60.0 | 10.0 | 25.0 |")
 
 
+def test_parts_of_a_step_are_means() -> None:
+    from kvstore import mean_parts
+
+    # The first waits in one step, the second in the other one.
+    assert mean_parts([(1.0, 0.0, 2.0), (1.0, 4.0, 0.0)]) == [1.0, 2.0, 1.0]
+
+
+def test_cycle_times_are_compared_with_quantkits_own() -> None:
+    from horovod_cycle import Row, lines
+
+    rows = [
+        Row("net", 8, 3.6, True, [10.0, 20.0]),
+        Row("net", 8, 1, False, [9.0, 18.0]),
+        Row("other", 32, 35.1, True, [4.0, 4.0]),
+        Row("other", 32, 100, False, [2.0, 2.0]),
+    ]
+    assert [*lines(document(rows=[asdict(row) for row in rows]))] == [
+        "| net | 8 | 3.6 | 15.0 | 100 |",
+        "| net | 8 | 1 | 13.5 | 90.0 [90.0, 90.0] |",
+        "| other | 32 | 35.1 | 4.0 | 100 |",
+        "| other | 32 | 100 | 2.0 | 50.0 [50.0, 50.0] |",
+    ]
+
+
 def test_parts_of_a_step_are_shares_of_it() -> None:
     from input_bound import Row, lines
 

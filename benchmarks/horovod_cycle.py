@@ -1,0 +1,116 @@
+"""What the cycle time of Horovod's threads takes from two instances of one core each.
+
+    python benchmarks/horovod_cycle.py --out benchmarks/results/horovod-cycle
+
+Networks learn as in training_scaling.py, through Horovod: with the cycle time that quantkit sets, and with others. All
+take turns in random order, each with fresh processes. What each has of the throughput with quantkit's cycle time is a
+geometric mean over rounds with Student's 95 % interval. It needs Horovod (`make train-bench ENGINE=horovod`). Nothing
+else may run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Optional
+
+from command_line import ROUNDS, Document, arguments, rows_page, run, table, write_rows
+from training_scaling import Subject, one_turn, share, stored
+
+import quantkit
+from quantkit.files.folders import scratch_folder
+from quantkit.training.horovod_cycle import cycle_time
+
+COLUMNS = ("network", "batch of an instance", "cycle time, ms", "images/s", "of quantkit's cycle time, %")
+SUBJECTS = (
+    Subject("cifar_resnet20_v1", 32, 32, 40),
+    Subject("mobilenet1.0", 256, 16, 8),
+    Subject("resnet50_v1", 256, 32, 2),
+)
+MILLISECONDS = (1, 3, 10, 30, 100)
+_VARIABLE, _INSTANCES, _EPOCHS = "HOROVOD_CYCLE_TIME", 2, 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network's images per second in each round, with a cycle time in milliseconds; ``own``: it is quantkit's."""
+
+    network: str
+    batch: int
+    cycle: float
+    own: bool
+    throughput: Sequence[float]
+
+
+def main() -> None:
+    """Measure every network named on the command line."""
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=ROUNDS, default=5)
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for subject in SUBJECTS:
+        if not options.network or any(part in subject.network for part in options.network):
+            found = list(of_network(subject, options.rounds))
+            rows += found
+            print("\n".join([*table(COLUMNS), *lines({"rows": [asdict(row) for row in found]})]), flush=True)
+    if options.out is not None:
+        parts = "".join(f" --network {part}" for part in options.network or ())
+        write_rows(options.out, f"python benchmarks/horovod_cycle.py{parts} --rounds {options.rounds}", rows, page)
+
+
+def of_network(subject: Subject, rounds: int) -> Iterator[Row]:
+    """The network with each cycle time, quantkit's own first."""
+    cycles: tuple[Optional[int], ...] = (None, *MILLISECONDS)
+    model = quantkit.load_model(subject.network, weights="random", quiet=True)
+    shuffled = random.Random(0)
+    found: dict[Optional[int], list[float]] = {cycle: [] for cycle in cycles}
+    with scratch_folder() as scratch:
+        images = stored(scratch / "images.npz", subject, _INSTANCES)
+        for _ in range(rounds):
+            for cycle in shuffled.sample(cycles, len(cycles)):
+                with _set(cycle):
+                    turn = one_turn(model, images, subject, _INSTANCES, "horovod", _EPOCHS)
+                found[cycle].append(turn.throughput)
+    own = round(cycle_time(model, subject.batch, 1), 1)
+    for cycle, throughput in found.items():
+        yield Row(subject.network, subject.batch, own if cycle is None else cycle, cycle is None, throughput)
+
+
+@contextmanager
+def _set(cycle: Optional[int]) -> Iterator[None]:
+    """Have instances inherit a cycle time, or none."""
+    with ExitStack() as stack:
+        before = os.environ.pop(_VARIABLE, None)
+        if before is not None:
+            stack.callback(os.environ.__setitem__, _VARIABLE, before)
+        if cycle is not None:
+            os.environ[_VARIABLE] = str(cycle)
+            stack.callback(os.environ.pop, _VARIABLE)
+        yield
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    note = (
+        "Two instances of one core each, through Horovod. The first row of each network has the cycle time that "
+        "quantkit sets; the last column is the throughput in percent of that row's, with its 95 % interval over rounds."
+    )
+    return rows_page(document, COLUMNS, lines(document), note)
+
+
+def lines(document: Mapping[str, object]) -> Iterator[str]:
+    """The rows of the table."""
+    own: Sequence[float] = ()
+    for row in (Row(**each) for each in document["rows"]):  # type: ignore[attr-defined]
+        own = row.throughput if row.own else own
+        compared = "100" if row.own else share(row.throughput, own)
+        facts = (row.network, row.batch, f"{row.cycle:g}", f"{median(row.throughput):.1f}", compared)
+        yield f"| {' | '.join(map(str, facts))} |"
+
+
+if __name__ == "__main__":
+    run(main)
