@@ -10,7 +10,7 @@ import click
 
 from quantkit.cli.option_groups import skip_bad_option
 from quantkit.cli.options import option
-from quantkit.cli.training_summary import MOST_WORKERS
+from quantkit.host.threads import MOST_DECODERS
 
 if TYPE_CHECKING:
     from quantkit.training.config import TrainingConfig
@@ -49,7 +49,7 @@ class TrainingSamples:
     )
     workers: Optional[int] = option(
         "--workers",
-        type=click.IntRange(min=0, max=MOST_WORKERS),
+        type=click.IntRange(min=0, max=MOST_DECODERS),
         metavar="N",
         help="Threads that decode and vary images.  [default: one for each processor, 16 at most]",
     )

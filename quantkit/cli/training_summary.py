@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
+from quantkit.host.threads import MOST_DECODERS
 from quantkit.units import counted, percent
 
 if TYPE_CHECKING:
     from quantkit.training.epoch import Epoch
-
-MOST_WORKERS = 256
-"""Threads that may decode and vary images."""
 
 # Waiting for more of the time than this is worth a remark.
 _WAITING = 0.02
@@ -47,7 +45,7 @@ def speed_rows(epochs: Sequence[Epoch], workers: Optional[int]) -> list[Row]:
         ("feed", f"{percent(waiting)} of the time waiting for data"),
     ]
     if waiting > _WAITING and workers is not None:
-        enough = min(MOST_WORKERS, enough_workers(workers, waiting))
+        enough = min(MOST_DECODERS, enough_workers(workers, waiting))
         rows.append(("", f"about --workers {enough} would keep up, on as many free processors"))
     return [*rows, ("time", f"{seconds / 60:.1f} minutes of training")]
 

@@ -24,7 +24,7 @@ from quantkit.deployment.watching.monitor import Monitor, wanted_monitor
 from quantkit.deployment.watching.watcher import MonitorStatus
 from quantkit.errors import DataError, UserError
 from quantkit.host.process import OwnProcess
-from quantkit.host.threads import MOST_DECODERS
+from quantkit.host.threads import decoders_asked
 from quantkit.kinds import of_kind, seconds, whole_number
 from quantkit.tasks.detections import Detections
 from quantkit.tasks.keypoints import Keypoints
@@ -100,7 +100,7 @@ class Predictor:
         self.preprocess = bundle.preprocess
         self._states = bundle.states
         self._process = OwnProcess()
-        number, wanted = None if workers is None else _workers(workers), wanted_monitor(monitor)
+        number, wanted = None if workers is None else decoders_asked(workers, 1), wanted_monitor(monitor)
         self._runner, self._watcher = monitored(opened_runner(bundle, engine, instances), bundle, wanted)
         self.engine = self._runner.engine
         quantizer = self._runner.quantizer
@@ -349,13 +349,6 @@ class Predictor:
 
     def _check_process(self) -> None:
         self._process.check(f"the Predictor of {self.name!r}")
-
-
-def _workers(workers: int) -> int:
-    number = whole_number("workers", workers, 1, 4)
-    if number > MOST_DECODERS:
-        raise UserError(f"workers is {number}; give at most {MOST_DECODERS}")
-    return number
 
 
 def _deadline(timeout: Optional[float]) -> Optional[float]:

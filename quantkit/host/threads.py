@@ -10,8 +10,10 @@ from functools import cache, lru_cache
 from time import monotonic
 from typing import Any, Optional
 
+from quantkit.errors import UserError
 from quantkit.host.cpu import Cpu, affinity_of_process
 from quantkit.host.limits import Limits, read_limits
+from quantkit.kinds import whole_number
 
 # The variables that OpenMP, oneDNN and MXNet read at run time, and users may set.
 _PREFIXES = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "ONEDNN_")
@@ -86,6 +88,18 @@ def worker_threads(most: int = MOST_WORKERS) -> int:
     quota = _quota(int(monotonic() // _QUOTA_STANDS))
     bounds = (most, len(affinity_of_process()), None if quota is None else int(quota), threads_asked())
     return max(1, min(bound for bound in bounds if bound is not None))
+
+
+def decoders_asked(workers: object, least: int) -> int:
+    """The number of threads for which a user asks to decode images.
+
+    Raises:
+        UserError: it is no whole number from ``least`` to ``MOST_DECODERS``.
+    """
+    found = whole_number("workers", workers, least, 4)
+    if found > MOST_DECODERS:
+        raise UserError(f"workers is {found}; give at most {MOST_DECODERS}")
+    return found
 
 
 @lru_cache(maxsize=1)

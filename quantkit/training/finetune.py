@@ -11,7 +11,7 @@ from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import are_labelled, skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, UserError
-from quantkit.host.threads import worker_threads
+from quantkit.host.threads import decoders_asked, worker_threads
 from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model, Source
@@ -96,7 +96,7 @@ def finetune(
         classes: how many classes the samples have: the network gets a new last layer. None: it keeps its own.
         labels: the names of the classes; if none are given, those of the folders, where each class has one.
         config: how to train; None: ``TrainingConfig()``.
-        workers: threads that decode and vary images; None: one for each processor that may be used.
+        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used.
         skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
             used.
         checkpoint: a file for the state after each epoch. If it is there, the training goes on from it, exactly as if
@@ -125,7 +125,7 @@ def finetune(
     if classes is not None:
         classes = whole_number("classes", classes, 1, 10)
     if workers is not None:
-        workers = whole_number("workers", workers, 0, 4)
+        workers = decoders_asked(workers, 0)
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     names = folder_labels(train_data, validation_data, classes, classes_of(model))

@@ -19,8 +19,8 @@ from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
-from quantkit.host.threads import worker_threads
-from quantkit.kinds import of_kind, whole_number
+from quantkit.host.threads import decoders_asked, worker_threads
+from quantkit.kinds import of_kind
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
@@ -104,7 +104,7 @@ def train_quantized(
             and the network as it was where no epoch is better. None: the last epoch is.
         config: how to train. ``freeze`` names parameters: weights, biases, and ``*_log_range``.
         distill: learn the scores of FP32; else the labels.
-        workers: threads that decode and vary images; None: one for each processor that may be used.
+        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used.
         skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
             used.
         checkpoint: a file for the state after each epoch, from which an interrupted training goes on.
@@ -127,7 +127,7 @@ def train_quantized(
     of_kind("quantized", quantized, QuantizedModel, "which quantize() returns")
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
     if workers is not None:
-        workers = whole_number("workers", workers, 0, 4)
+        workers = decoders_asked(workers, 0)
     if distill and config.label_smoothing:
         raise UserError(
             "--label-smoothing (label_smoothing) is for labels; leave it out, or give --no-distill (distill=False)"

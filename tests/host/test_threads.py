@@ -7,11 +7,14 @@ from typing import Optional
 
 import pytest
 
+from quantkit.errors import UserError
 from quantkit.host import threads
 from quantkit.host.cpu import Cpu
 from quantkit.host.limits import Limits
 from quantkit.host.threads import (
+    MOST_DECODERS,
     Threads,
+    decoders_asked,
     default_threads,
     read_threads,
     recommended_threads,
@@ -136,3 +139,11 @@ def test_workers_follow_the_affinity_at_once_and_the_quota_by_the_minute(
     monkeypatch.setattr(threads, "affinity_of_process", lambda: range(8))
     monkeypatch.setattr(threads, "monotonic", lambda: 661.0)
     assert worker_threads() == 3
+
+
+def test_as_many_decoders_can_be_asked_for_as_each_holds_an_image() -> None:
+    assert decoders_asked(0, 0) == 0 and decoders_asked(MOST_DECODERS, 1) == 256
+    with pytest.raises(UserError, match="workers is 0; give a whole number from 1 up, such as 4"):
+        decoders_asked(0, 1)
+    with pytest.raises(UserError, match="workers is 257; give at most 256"):
+        decoders_asked(257, 0)

@@ -238,6 +238,8 @@ def test_arguments_of_other_kinds_are_told() -> None:
         trained(classes=2.5)
     with pytest.raises(UserError, match="workers is -1; give a whole number from 0 up"):
         finetune(tiny(), coloured(96), workers=-1)
+    with pytest.raises(UserError, match="workers is 257; give at most 256"):
+        finetune(tiny(), coloured(96), workers=257)
 
 
 def test_labels_of_numpy_are_labels() -> None:

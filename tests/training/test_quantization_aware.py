@@ -227,6 +227,8 @@ def test_wrong_arguments_are_told(spoiled: QuantizedModel) -> None:
         trained(spoiled, config={"epochs": 3})
     with pytest.raises(UserError, match="workers is -1"):
         train_quantized(spoiled, coloured(96), workers=-1)
+    with pytest.raises(UserError, match="workers is 257; give at most 256"):
+        train_quantized(spoiled, coloured(96), workers=257)
     with pytest.raises(UserError, match="quantized is of type str"):
         train_quantized("net-int8", coloured(96))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="fewer than a batch of 1000"):
