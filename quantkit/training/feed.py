@@ -73,8 +73,8 @@ class Feed:
         workers: threads that prepare a batch each; 0: the caller's own.
         rank: of the instance.
         instances: their number.
-        left_out: is given samples that cannot be used, by position; up to ``samples.skip_bad`` of them are replaced by
-            the ones after them.
+        left_out: is given samples that cannot be used, by their place in their source; up to ``samples.skip_bad`` of
+            them are replaced by the ones after them.
         labelled: whether the samples need labels; without, all targets are 0.
     """
 
@@ -143,7 +143,7 @@ class Feed:
             try:
                 return self._varied(epoch, position)
             except SampleError as error:
-                self._leave_out(position, error)
+                self._leave_out(place_of(self.samples, position), error)
                 position = (position + 1) % len(self.samples)
         raise DataError(f"too many samples of {self.samples.name} cannot be used; replace them")
 
@@ -168,13 +168,13 @@ class Feed:
             sample = replace(sample, image=image)
         return prepare(sample, None, self.model.input_shape, self.classes)
 
-    def _leave_out(self, position: int, error: SampleError) -> None:
+    def _leave_out(self, place: int, error: SampleError) -> None:
         with self._lock:
             number = len(self.left_out)
-            if position in self.left_out:
+            if place in self.left_out:
                 return
             if number < self.samples.skip_bad:
-                self.left_out[position] = LeftOut(position, as_text(error.sample), as_text(str(error)))
+                self.left_out[place] = LeftOut(place, as_text(error.sample), as_text(str(error)))
                 return
         were = "was" if number == 1 else "were"
         before = f"; {counted(number, 'sample')} before it {were} left out" if number else ""
@@ -226,22 +226,21 @@ def readable_in_any_order(samples: Samples, processes: int = 1) -> Samples:
         kept = KeptSamples(samples, int((free or 0) * _SHARE_KEPT / processes))
         return replace(samples, read=kept.read)
     most = None if free is None else int(free * _SHARE_HELD / processes)
-    held: list[Sample] = []
+    held: dict[int, Sample] = {}
     taken = 0
-    for sample in samples:
+    for sample, position in zip(samples, samples.order()):
         taken += sample.image.nbytes
         if most is not None and taken > most:
             raise DataError(
                 f"the samples of {samples.name} are read one after another, so they are held in memory to be shuffled, "
                 f"and take more than the {most >> 20} MiB that they may; pack them (quantkit pack), or give a folder"
             )
-        held.append(replace(sample, image=np.array(sample.image)))
+        held[position] = replace(sample, image=np.array(sample.image))
 
     def read(positions: Any) -> Generator[Sample, None, None]:
         yield from (held[position] for position in positions)
 
-    address = samples.address if samples.positions is None else None
-    return replace(samples, read=read, size=len(held), positions=None, independent=True, address=address)
+    return replace(samples, read=read, size=samples.size or len(held), independent=True)
 
 
 def part_of(samples: Samples, rank: int, instances: int) -> Samples:

@@ -170,6 +170,17 @@ def test_damaged_images_are_replaced_named_and_bounded(folder: Path, workers: in
     assert len(strict.left_out) == 1
 
 
+@pytest.mark.parametrize("independent", [True, False])
+def test_what_is_left_out_of_a_part_is_told_by_its_place_in_the_whole(independent: bool) -> None:
+    x = np.zeros((24, 3, SIZE, SIZE), np.float32)
+    x[15] = np.nan
+    whole = replace(arrays(x, np.zeros(24, int)), independent=independent)
+    source = feed(skipping(replace(whole, positions=range(1, 24, 2)), 1))
+    for epoch in (1, 2):
+        assert len(list(source.epochs(epoch, epoch))) == 1
+    assert [(each.position, each.name) for each in source.left_out.values()] == [(15, "sample 15 of arrays")]
+
+
 def test_labels_beyond_the_classes_are_told() -> None:
     wrong = arrays(np.zeros((8, 3, SIZE, SIZE), np.float32), np.array([0, 1, 2, 3] * 2))
     with pytest.raises(DataError, match=r"has label 3, but the network has 3 classes \(0 to 2\)"):
