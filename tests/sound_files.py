@@ -163,15 +163,18 @@ def manifest() -> bytes:
 
 def checkpoint() -> bytes:
     """That of a training after two epochs."""
+    from quantkit.data.left_out import LeftOut
     from quantkit.training.checkpoint import Checkpoint, write_checkpoint
     from quantkit.training.epoch import Epoch
+    from quantkit.training.unused import Unused
     from quantkit.training.validation import Validated
 
     epochs = [Epoch(number, 0.5 / number, 0.1, 3.0, 64, 0.25, Validated(32, 20, 0.75)) for number in (1, 2)]
     values = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "bias": np.ones(2, np.float32)}
+    unused = Unused((LeftOut(3, "3.png", "cannot read image 3.png"),), ())
     with scratch_folder() as folder:
         path = folder / "checkpoint"
-        write_checkpoint(path, Checkpoint("training", epochs, values, values, 2))
+        write_checkpoint(path, Checkpoint("training", epochs, values, values, 2, unused))
         return path.read_bytes()
 
 

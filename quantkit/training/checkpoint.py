@@ -11,11 +11,13 @@ from typing import Literal, Optional
 
 import numpy as np
 
+from quantkit.data.left_out import LeftOut
 from quantkit.errors import DataError, QuantkitError, UserError
 from quantkit.files.files import writing
 from quantkit.files.schema import first_fault
 from quantkit.formats.npz import read_npz
 from quantkit.training.epoch import Epoch
+from quantkit.training.unused import Unused
 
 _VERSION: Literal[1] = 1
 _META = "checkpoint"
@@ -35,6 +37,7 @@ class Checkpoint:
         state: see ``TrainedNetwork.state``.
         best: the parameters after the best epoch.
         best_epoch: its number.
+        unused: the samples that were left out.
     """
 
     training: str
@@ -42,6 +45,7 @@ class Checkpoint:
     state: Mapping[str, np.ndarray]
     best: Mapping[str, np.ndarray]
     best_epoch: int
+    unused: Unused
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class _Facts:
     training: str
     epochs: tuple[Epoch, ...]
     best_epoch: int
+    left_out: tuple[LeftOut, ...] = ()
+    validation_left_out: tuple[LeftOut, ...] = ()
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -60,7 +66,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.
     """
-    facts = _Facts(_VERSION, checkpoint.training, tuple(checkpoint.epochs), checkpoint.best_epoch)
+    facts = _Facts(_VERSION, checkpoint.training, tuple(checkpoint.epochs), checkpoint.best_epoch, *checkpoint.unused)
     arrays = {f"{_STATE}{name}": value for name, value in checkpoint.state.items()}
     arrays |= {f"{_BEST}{name}": value for name, value in checkpoint.best.items()}
     arrays[_META] = np.frombuffer(json.dumps(asdict(facts)).encode(), np.uint8)
@@ -100,8 +106,11 @@ def read_checkpoint(path: Path, training: str) -> Optional[Checkpoint]:
         raise _unreadable(path, f"it holds {len(facts.epochs)} epochs, of which number {facts.best_epoch} is the best")
     if (odd := _impossible(facts.epochs)) is not None:
         raise _unreadable(path, f"what it says of epoch {odd} cannot be")
+    unused = Unused(facts.left_out, facts.validation_left_out)
+    if not all(0 <= each.position < _MOST_SAMPLES for each in (*unused.training, *unused.validation)):
+        raise _unreadable(path, "a sample that it says was left out cannot be")
     state, best = _under(_STATE, arrays), _under(_BEST, arrays)
-    found = Checkpoint(facts.training, facts.epochs, state, best, facts.best_epoch)
+    found = Checkpoint(facts.training, facts.epochs, state, best, facts.best_epoch, unused)
     if found.training != training:
         raise UserError(
             f"{path} is the checkpoint of a training with other samples, options or another network; give the same "

@@ -17,7 +17,7 @@ from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
 from quantkit.training.instances import train_on_instances
 from quantkit.training.launch import KVStoreName, advise_kvstore, check_kvstore
-from quantkit.training.loop import Loop, Told, Unused
+from quantkit.training.loop import Loop, Told
 from quantkit.training.machines import Machines
 from quantkit.training.network_files import write_graph, write_network
 from quantkit.training.team import Job, Simulated
@@ -80,8 +80,8 @@ class DataParallel:
         """The hash of what decides the training: that of the loop, and whether gradients are rounded."""
         return hashlib.sha256(f"{loop.identity} float16".encode()).hexdigest() if self.compress else loop.identity
 
-    def run(self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, told: Told) -> tuple[Checkpoint, Unused]:
-        """All epochs that are left: the last checkpoint, and the samples that were left out.
+    def run(self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, told: Told) -> Checkpoint:
+        """All epochs that are left; returns the last checkpoint.
 
         Args:
             loop: the training, with the identity that ``identity`` gives.
@@ -94,7 +94,7 @@ class DataParallel:
             QuantkitError: see ``Loop.run`` and ``train_on_instances``.
         """
         if self._alone:
-            return loop.run(begun, progress, told), loop.unused
+            return loop.run(begun, progress, told)
         placements = self._placements(loop)
         if self._number(placements) > 1:
             params = loop.network.graph.params
@@ -103,11 +103,11 @@ class DataParallel:
             job = self._job(loop, begun, folder)
             path = Path(job.checkpoint)
             done = len(begun.epochs) if begun else 0
-            unused = train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
+            train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
             reached = read_checkpoint(path, loop.identity)
         if reached is None:
             raise TrainingError(f"the checkpoint {path} was removed; give the same command again, without --restart")
-        return reached, unused
+        return reached
 
     def _job(self, loop: Loop, begun: Optional[Checkpoint], folder: Path) -> Job:
         train, validation = _names(loop)

@@ -24,7 +24,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.feed import readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import Loop, Told, Unused, untold
+from quantkit.training.loop import Loop, Told, untold
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
 from quantkit.training.trainable import Trainable, trainable
@@ -138,8 +138,8 @@ def finetune(
     loop = inputs.loop(base, trainable_classifier(base, config))
     loop = replace(loop, identity=parallel.identity(loop))
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
-    reached, unused = parallel.run(loop, begun, progress, told)
-    return result_of(model, base, loop, begun, reached, unused)
+    reached = parallel.run(loop, begun, progress, told)
+    return result_of(model, base, loop, begun, reached)
 
 
 def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str], seed: int) -> Model:
@@ -174,7 +174,6 @@ def result_of(
     loop: Loop,
     begun: Optional[Checkpoint],
     reached: Checkpoint,
-    unused: Unused,
 ) -> FineTuned:
     """What a training has made of a network.
 
@@ -184,7 +183,6 @@ def result_of(
         loop: the training.
         begun: where it went on from.
         reached: its last checkpoint.
-        unused: the samples that could not be used.
     """
     params = {name: reached.best.get(name, value) for name, value in base.graph.params.items()}
     source = Source(base.source.network, "given", f"fine-tuned on {loop.feed.samples.name}")
@@ -196,6 +194,6 @@ def result_of(
         loop.feed.classes,
         model.name,
         (loop.feed.samples.name, loop.held.name if loop.held is not None else None),
-        *unused,
+        *reached.unused,
         len(begun.epochs) if begun else 0,
     )

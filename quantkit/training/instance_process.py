@@ -4,7 +4,7 @@
 
 SETTINGS is a JSON object: a ``Job``, ``instances`` (of all machines), ``beside`` (of its own), ``leads`` (it is the
 first of its machine), ``cpus``, ``nodes`` and ``channel``. The one that leads writes the checkpoint, and tells its
-steps and epochs; each tells at the end which samples it has left out, or what stopped it.
+steps and epochs; each tells at the end that it is done, or what stopped it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,17 @@ def main(text: str) -> None:
     os.dup2(2, 1)
     with Connection(descriptor) as channel, suppress(EOFError, ConnectionError):
         try:
-            unused = _train(settings, channel)
+            _train(settings, channel)
         except Exception as error:  # whatever it is, the parent must hear of it
             send_error(channel, error)
         else:
-            send(channel, unused=unused)
+            send(channel, done=True)
         # The parameter server ends with the first instance that ends; the parent ends them all.
         channel.recv_bytes()
 
 
-def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str, Any]]]:
+def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.backends.mxnet.checkpoint import read_checkpoint as read_graph
-    from quantkit.data.left_out import documents
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
     from quantkit.host.threads import threads_asked, worker_threads
@@ -122,7 +121,6 @@ def _train(settings: dict[str, Any], channel: Connection) -> list[list[dict[str,
     replace(loop, alive=alive).run(begun, progress, tell)
     # Other machines may still ask the server of this one.
     communication.leave()
-    return [documents(each) for each in loop.unused]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from quantkit.errors import InstanceError, TrainingError
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.epoch import epoch_of
-from quantkit.training.loop import Told, Unused
+from quantkit.training.loop import Told
 from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
 from quantkit.units import counted
@@ -34,8 +34,8 @@ def train_on_instances(
     steps: int,
     progress: Progress,
     told: Told,
-) -> Unused:
-    """Train on instances until the checkpoint holds the last epoch; returns the samples that they left out.
+) -> None:
+    """Train on instances until the checkpoint holds the last epoch.
 
     Args:
         job: the training.
@@ -59,7 +59,7 @@ def train_on_instances(
                     epoch = epoch_of(message)
                     lost, reached = 0, epoch.number
                     told(epoch)
-                return team.unused
+                return
         except InstanceError as error:
             # The last epoch may be in the checkpoint, and untold. Before the first, an older training's may be there.
             found = None if job.anew and not reached else read_checkpoint(Path(job.checkpoint), job.identity)

@@ -9,12 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import numpy as np
 
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.data.left_out import LeftOut, in_order
+from quantkit.data.left_out import in_order
 from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoint
@@ -25,22 +25,11 @@ from quantkit.training.feed import Feed, TrainingBatch
 from quantkit.training.network import LossName, TrainedNetwork
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
+from quantkit.training.unused import Unused, unused_by_all
 from quantkit.training.validation import Validated, validated
 
 Told = Callable[[Epoch], object]
 """Is given each epoch when it is done."""
-
-
-class Unused(NamedTuple):
-    """The samples that were left out, by position.
-
-    Attributes:
-        training: those of the training samples.
-        validation: those of the validation samples.
-    """
-
-    training: tuple[LeftOut, ...]
-    validation: tuple[LeftOut, ...]
 
 
 def untold(epoch: Epoch) -> None:
@@ -105,8 +94,8 @@ class Loop:
         return self.feed.config
 
     @property
-    def unused(self) -> Unused:
-        """The samples that were left out as far as they have been read."""
+    def _unused(self) -> Unused:
+        """The samples that this instance has left out as far as it has read them."""
         return Unused(in_order(self.feed.left_out), self.held.left_out if self.held is not None else ())
 
     @property
@@ -253,8 +242,9 @@ class Loop:
         """The checkpoint after an epoch."""
         epochs = (*(before.epochs if before else ()), epoch)
         state = trained.state() if self.checkpoint is not None else {}
+        unused = unused_by_all(self.communication, before.unused if before else Unused(), self._unused)
         if before is None or epoch.better_than(before.epochs[before.best_epoch - 1]):
             # Of several instances, those that write checkpoints keep the best network.
             kept = self.checkpoint is not None or self.communication.instances == 1
-            return Checkpoint(self.identity, epochs, state, trained.params() if kept else {}, epoch.number)
-        return replace(before, epochs=epochs, state=state)
+            return Checkpoint(self.identity, epochs, state, trained.params() if kept else {}, epoch.number, unused)
+        return replace(before, epochs=epochs, state=state, unused=unused)

@@ -152,7 +152,7 @@ def train_quantized(
     before = None
     if held is not None:
         before = validated(network.graph, network.graph.params, held, config.batch_size, classes, loop.teacher)
-    reached, unused = parallel.run(loop, begun, progress, told)
+    reached = parallel.run(loop, begun, progress, told)
     judged = reached.epochs[reached.best_epoch - 1].validated
     better = before is None or judged is None or judged.better_than(before)
     result = _trained(quantized, simulated, form.values(reached.best), samples) if better else quantized
@@ -165,7 +165,7 @@ def train_quantized(
         reached.best_epoch if better else 0,
         before,
         (samples.name, held.name if held is not None else None),
-        *unused,
+        *reached.unused,
         len(begun.epochs) if begun else 0,
     )
 

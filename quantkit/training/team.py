@@ -11,13 +11,11 @@ from typing import Any, Optional
 
 from quantkit.backends.mxnet.subprocesses import environment
 from quantkit.benchmark.placement.placement import Placement
-from quantkit.data.left_out import LeftOut, in_order
 from quantkit.deployment.child_messages import LOADING_PATIENCE
 from quantkit.deployment.child_process import ChildProcess
 from quantkit.errors import EngineError, InstanceError
 from quantkit.progress import Progress
 from quantkit.training.launch import KVStoreName, launch
-from quantkit.training.loop import Unused
 from quantkit.training.machines import Machines
 
 # Seconds without a step, after which instances count as hanging. The first step waits for the loading.
@@ -90,12 +88,6 @@ class Team:
         self._stack = ExitStack()
         self._others: list[ChildProcess] = []
         self._instances: list[ChildProcess] = []
-        self._unused: tuple[dict[int, LeftOut], dict[int, LeftOut]] = {}, {}
-
-    @property
-    def unused(self) -> Unused:
-        """The samples that instances have left out."""
-        return Unused(*map(in_order, self._unused))
 
     def __enter__(self) -> Team:
         try:
@@ -159,9 +151,7 @@ class Team:
                     continue
                 message = self._message(process, channels)
                 patience = _PATIENCE
-                if "unused" in message:
-                    for noted, told in zip(self._unused, message["unused"]):
-                        noted.update((each["position"], LeftOut(**each)) for each in told)
+                if "done" in message:
                     del channels[channel]
                 else:
                     yield message

@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.left_out import LeftOut
 from quantkit.errors import UserError
 from quantkit.training.checkpoint import Checkpoint, check_alike, read_checkpoint, write_checkpoint
 from quantkit.training.epoch import Epoch
+from quantkit.training.unused import Unused
 from quantkit.training.validation import Validated
 
 EPOCHS = (Epoch(1, 0.5, 0.1, 3.0, 64, 0.25, Validated(32, 20, 0.75)), Epoch(2, 0.25, 0.05, 3.0, 64, 0.0, None))
+UNUSED = Unused((LeftOut(3, "é.png", "cannot read image é.png"),), (LeftOut(0, "0.png", "it is empty"),))
 ARRAYS = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3)}
 
 
 def written(path: Path) -> Path:
-    write_checkpoint(path, Checkpoint("training", EPOCHS, ARRAYS, {"weight": 2 * ARRAYS["weight"]}, 1))
+    write_checkpoint(path, Checkpoint("training", EPOCHS, ARRAYS, {"weight": 2 * ARRAYS["weight"]}, 1, UNUSED))
     return path
 
 
@@ -29,6 +32,7 @@ def test_all_of_it_comes_back(tmp_path: Path) -> None:
     found = read_checkpoint(written(tmp_path / "net.checkpoint"), "training")
     assert found is not None
     assert found.epochs == EPOCHS and found.best_epoch == 1 and found.training == "training"
+    assert found.unused == UNUSED
     assert np.array_equal(found.state["weight"], ARRAYS["weight"])
     assert np.array_equal(found.best["weight"], 2 * ARRAYS["weight"])
     assert read_checkpoint(tmp_path / "none", "training") is None
@@ -58,6 +62,13 @@ def changed(path: Path, **facts: Any) -> Path:
         ({"epochs": [{**asdict(EPOCHS[0]), "samples": 10**400}]}, "what it says of epoch 1 cannot be"),
         ({"epochs": [asdict(EPOCHS[0]), {**asdict(EPOCHS[1]), "seconds": 0.0}]}, "what it says of epoch 2 cannot be"),
         ({"epochs": [{**asdict(EPOCHS[0]), "waited": 3.0}]}, "what it says of epoch 1 cannot be"),
+        ({"left_out": [{"position": 3, "name": "3.png"}]}, "left_out.0.reason: Field required"),
+        ({"left_out": [{**asdict(UNUSED.training[0]), "name": "\ud800"}]}, "Invalid JSON"),
+        (
+            {"left_out": [{**asdict(UNUSED.training[0]), "position": -1}]},
+            "a sample that it says was left out cannot be",
+        ),
+        ({"validation_left_out": [{**asdict(UNUSED.training[0]), "position": 2**53}]}, "was left out cannot be"),
     ],
 )
 def test_other_facts_are_refused(tmp_path: Path, facts: dict[str, Any], words: str) -> None:

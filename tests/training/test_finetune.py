@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any, Optional
 
 import numpy as np
@@ -12,8 +14,8 @@ import pytest
 
 from quantkit.data.arrays import arrays
 from quantkit.data.preprocess import Preprocess
-from quantkit.data.samples import Samples
-from quantkit.errors import DataError, ModelError, QuantkitError, TrainingError, UserError
+from quantkit.data.samples import Sample, Samples
+from quantkit.errors import DataError, ModelError, QuantkitError, SampleError, TrainingError, UserError
 from quantkit.ir.graph import Node
 from quantkit.models.load import load_model
 from quantkit.training.augmentation import NONE
@@ -102,6 +104,34 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(tmp_path: Path,
     assert trained(config, checkpoint=path).resumed == 3
     anew = trained(config, checkpoint=path, restart=True)
     assert anew.resumed == 0 and same(whole, anew)
+
+
+def damaged(samples: Samples, position: int, repaired: Event) -> Samples:
+    """Samples of which one cannot be read until it is repaired."""
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for place in positions:
+            if place == position and not repaired.is_set():
+                raise SampleError(f"sample {place} is damaged", f"sample {place}")
+            yield from samples.read((place,))
+
+    return replace(samples, read=read, independent=True)
+
+
+def test_a_training_that_goes_on_tells_all_samples_that_were_left_out(tmp_path: Path) -> None:
+    # These positions are none of those by which the sets are told apart.
+    repaired, path = Event(), tmp_path / "checkpoint"
+    train, held = damaged(coloured(96), 5, repaired), damaged(coloured(60, 1), 8, repaired)
+    options: Any = {"config": CONFIG, "workers": 0, "skip_bad": 1, "checkpoint": path}
+    with pytest.raises(Interrupted):
+        finetune(tiny(), train, held, told=interrupted_after(1), **options)
+    repaired.set()
+    # The last time, all is done.
+    for resumed in (1, 3):
+        result = finetune(tiny(), train, held, **options)
+        assert result.resumed == resumed
+        assert [each.position for each in result.left_out] == [5]
+        assert [each.name for each in result.validation_left_out] == ["sample 8"]
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:

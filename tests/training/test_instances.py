@@ -275,16 +275,18 @@ def test_instances_end_early_together(data: str) -> None:
 
 
 @pytest.mark.long
-def test_samples_that_instances_leave_out_are_told_once(tmp_path: Path) -> None:
+def test_samples_that_instances_leave_out_are_told_once_by_all_that_go_on(tmp_path: Path) -> None:
     for number, sample in enumerate(coloured(33)):
         folder = tmp_path / "images" / f"class {sample.label}"
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(sample.image).save(folder / f"{number:02}.png")
     bad = tmp_path / "images" / "class 1" / "13.png"
     bad.write_bytes(bad.read_bytes()[:60])
-    options = {"config": replace(CONFIG, epochs=2), "instances": TWO, "workers": 1}
+    data, options = str(tmp_path / "images"), {"config": replace(CONFIG, epochs=2), "instances": TWO, "workers": 1}
     with pytest.raises(DataError, match=r"13\.png"):
-        finetune(tiny(), str(tmp_path / "images"), **options)
-    result = finetune(tiny(), str(tmp_path / "images"), skip_bad=1, **options)
-    (left_out,) = result.left_out
-    assert "13.png" in str(left_out) and len(result.epochs) == 2
+        finetune(tiny(), data, **options)
+    for resumed in (0, 2):
+        result = finetune(tiny(), data, data, skip_bad=1, checkpoint=tmp_path / "checkpoint", **options)
+        assert result.resumed == resumed and len(result.epochs) == 2
+        for left_out in (result.left_out, result.validation_left_out):
+            assert [Path(each.name).name for each in left_out] == ["13.png"]

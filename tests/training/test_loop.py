@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quantkit.data.arrays import arrays
+from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Sample
 from quantkit.errors import DataError, TrainingError
 from quantkit.models.dataset import dataset
@@ -24,6 +25,7 @@ from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop import Loop, untold
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.network import TrainedNetwork
+from quantkit.training.unused import Unused
 from quantkit.training.validation import Validated
 from tests.training.conftest import CLASSES, SIZE, coloured, tiny
 
@@ -64,7 +66,7 @@ def run(training: Loop) -> list[Epoch]:
 
 
 # The exchanges: what decides the training and the epochs before, then of each epoch: statistics, parameters, figures,
-# validation.
+# validation, what was left out.
 ALL, BEFORE, _, PARAMETERS, FIGURES, JUDGED = range(6)
 
 
@@ -155,6 +157,17 @@ def test_patience_counts_from_the_best_epoch() -> None:
     """A rate this small changes no parameter, so that the first epoch stays the best."""
     config = replace(CONFIG, epochs=9, patience=3, learning_rate=1e-30)
     assert [epoch.number for epoch in run(loop(Alone(), config, normalized=False))] == [1, 2, 3, 4]
+
+
+def test_what_is_left_out_in_an_epoch_that_is_not_the_best_is_kept_too() -> None:
+    training = loop(Alone(), replace(CONFIG, learning_rate=1e-30), normalized=False)
+    late = LeftOut(7, "7.png", "cannot read 7.png")
+
+    def leave_out(epoch: Epoch) -> None:
+        training.feed.left_out[7] = late
+
+    reached = training.run(None, silent, leave_out)
+    assert reached.best_epoch == 1 and reached.unused == Unused((late,), ())
 
 
 def test_validation_samples_are_read_before_the_first_step() -> None:
