@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Union
 
-from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.dataset import CACHE_BYTES, CalibrationDataset
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError
 from quantkit.models.model import Model
@@ -18,13 +18,16 @@ BATCH_SIZE = 4
 _IMAGE_AXES = 3
 
 
-def dataset(model: Model, data: CalibrationData, skip_bad: int = 0) -> CalibrationDataset:
+def dataset(
+    model: Model, data: CalibrationData, skip_bad: int = 0, cache_bytes: int = CACHE_BYTES
+) -> CalibrationDataset:
     """Sample data, preprocessed for a model.
 
     Args:
         model: the model that reads the samples.
         data: anything that ``load_data`` takes, or a dataset, which is returned as it is.
         skip_bad: how many samples may be left out that cannot be read or used; 0: as many as a dataset says itself.
+        cache_bytes: the size of the cache of preprocessed samples; a dataset has its own.
 
     Raises:
         UserError: the dataset is preprocessed for other inputs than the model's, or ``skip_bad`` is no whole number.
@@ -38,7 +41,7 @@ def dataset(model: Model, data: CalibrationData, skip_bad: int = 0) -> Calibrati
                 f"{model.name} reads {read}, no images such as {samples.name}; give samples of its own kind, .npz, "
                 ".npy or arrays (--calib-data, calibration_data)"
             )
-        data = CalibrationDataset(samples, model.preparation, model.input_shape)
+        data = CalibrationDataset(samples, model.preparation, model.input_shape, cache_bytes)
     data.check_form(model.preparation, model.input_shape, model.name)
     return data if skip_bad == 0 else data.skipping(skip_bad)
 

@@ -221,10 +221,9 @@ def readable_in_any_order(samples: Samples, processes: int = 1) -> Samples:
         DataError: of those that are read at once, there are none, one cannot be read, or they take more than half of
             the memory that is free.
     """
-    free = available_memory()
     if samples.independent and samples.size:
-        kept = KeptSamples(samples, int((free or 0) * _SHARE_KEPT / processes))
-        return replace(samples, read=kept.read)
+        return replace(samples, read=KeptSamples(samples, bytes_kept(processes)).read)
+    free = available_memory()
     most = None if free is None else int(free * _SHARE_HELD / processes)
     held: dict[int, Sample] = {}
     taken = 0
@@ -243,13 +242,6 @@ def readable_in_any_order(samples: Samples, processes: int = 1) -> Samples:
     return replace(samples, read=read, size=samples.size or len(held), independent=True)
 
 
-def part_of(samples: Samples, rank: int, instances: int) -> Samples:
-    """Every so many-th of the samples, beginning at the instance's number: all instances together have each once.
-
-    Raises:
-        DataError: there are fewer samples than instances.
-    """
-    positions = range(len(samples)) if samples.positions is None else samples.positions
-    if len(positions) < instances:
-        raise DataError(f"{samples.name} has {len(positions)} samples for {instances} instances; give more")
-    return replace(samples, positions=positions[rank::instances])
+def bytes_kept(processes: int) -> int:
+    """How much samples that can be read again may take in each of so many processes of this machine that keep them."""
+    return int((available_memory() or 0) * _SHARE_KEPT / processes)

@@ -53,14 +53,13 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
     from quantkit.host.threads import threads_asked, worker_threads
-    from quantkit.models.dataset import dataset
     from quantkit.models.load import load_model
     from quantkit.training.augmentation import Augmentation
     from quantkit.training.checkpoint import read_checkpoint
     from quantkit.training.communication import Alone, Communication
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
-    from quantkit.training.feed import part_of, readable_in_any_order
+    from quantkit.training.feed import readable_in_any_order
     from quantkit.training.finetune import trainable_classifier
     from quantkit.training.horovod import Horovod
     from quantkit.training.horovod_cycle import cycle_time
@@ -69,6 +68,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.training.quantization_aware import teacher_of
     from quantkit.training.team import Job, Simulated
     from quantkit.training.trainable import Trainable
+    from quantkit.training.validation import share_of
 
     instances, beside, leads = (settings.pop(name) for name in ("instances", "beside", "leads"))
     simulated = settings.pop("simulated")
@@ -85,8 +85,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     held = None
     if job.validation is not None:
         everything = skipping(load_data(job.validation), job.skip_bad[1])
-        share = part_of(everything, communication.rank, communication.instances)
-        held = dataset(model, share)
+        held = share_of(model, everything, communication.rank, communication.instances, beside)
     workers = worker_threads() if job.workers is None else job.workers
     path = Path(job.checkpoint)
     inputs = LoopInputs(samples, held, config, workers, path if leads else None, communication, job.identity)

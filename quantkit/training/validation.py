@@ -9,10 +9,14 @@ from typing import Optional
 import numpy as np
 
 from quantkit.backends.mxnet.execute import MxnetSession
-from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.dataset import CACHE_BYTES, CalibrationDataset
+from quantkit.data.samples import Samples
 from quantkit.errors import DataError
 from quantkit.evaluation.accuracy import hits
 from quantkit.ir.graph import Graph
+from quantkit.models.dataset import dataset
+from quantkit.models.model import Model
+from quantkit.training.feed import bytes_kept
 from quantkit.training.teacher import Teacher
 
 
@@ -38,6 +42,28 @@ class Validated:
     def better_than(self, other: Validated) -> bool:
         """Whether more are correct, or as many at a smaller loss."""
         return (self.correct, -self.loss) > (other.correct, -other.loss)
+
+
+def share_of(model: Model, samples: Samples, rank: int, instances: int, beside: int) -> CalibrationDataset:
+    """The validation samples of an instance, cached as far as its part of the free memory has room for them.
+
+    They are every so many-th, beginning at its number: all instances together have each once.
+
+    Args:
+        model: the network that reads them.
+        samples: those of all instances.
+        rank: the instance's number.
+        instances: how many there are.
+        beside: how many of them this machine has.
+
+    Raises:
+        DataError: there are fewer samples than instances.
+    """
+    positions = range(len(samples)) if samples.positions is None else samples.positions
+    if len(positions) < instances:
+        raise DataError(f"{samples.name} has {len(positions)} samples for {instances} instances; give more")
+    part = replace(samples, positions=positions[rank::instances])
+    return dataset(model, part, cache_bytes=min(CACHE_BYTES, bytes_kept(beside)))
 
 
 def validated(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.execute import run
 from quantkit.data.arrays import arrays
-from quantkit.data.samples import Samples
+from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 from quantkit.evaluation.accuracy import hits
 from quantkit.ir.graph import Graph
 from quantkit.models.dataset import dataset
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import before_softmax
-from quantkit.training.validation import Validated, validated
+from quantkit.training.validation import Validated, share_of, validated
 from tests.training.conftest import CLASSES, coloured, tiny
 
 
@@ -31,6 +34,37 @@ def chances(graph: Graph, samples: Samples) -> np.ndarray:
     data = np.stack([(sample.image.transpose(2, 0, 1) / np.float32(255) - 0.5) / 0.25 for sample in samples])
     exponentials = np.exp(run(graph, {"data": data.astype(np.float32)})[0].astype(np.float64))
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+
+
+def test_instances_share_the_samples_and_the_memory_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of what is free has room for four samples in one process, and for two in each of two."""
+    monkeypatch.setattr("quantkit.training.feed.available_memory", lambda: 4 * 4 * 1400)
+    source, taken = coloured(30), list[int]()
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            taken.append(position)
+            yield from source.read((position,))
+
+    for beside, kept in ((1, 4), (2, 2)):
+        share = share_of(tiny(), replace(source, read=read), 1, 3, beside)
+        for again in (False, True):
+            taken.clear()
+            assert len([*share.samples]) == 10
+            assert taken == [*range(1, 30, 3)][again * kept :]
+
+
+def test_a_share_caches_no_more_than_other_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantkit.training.feed.available_memory", lambda: 1 << 50)
+    monkeypatch.setattr("quantkit.training.validation.CACHE_BYTES", 1400)
+    share = share_of(tiny(), coloured(4), 0, 2, 1)
+    (first, second), (once_more, anew) = ([sample.image for sample in share.samples] for _ in range(2))
+    assert once_more is first and anew is not second
+
+
+def test_fewer_samples_than_instances_are_refused() -> None:
+    with pytest.raises(DataError, match="coloured has 2 samples for 3 instances; give more"):
+        share_of(tiny(), coloured(2), 0, 3, 3)
 
 
 @pytest.mark.parametrize("batch_size", [7, 30])
