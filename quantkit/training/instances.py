@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,13 +69,24 @@ def train_on_instances(
                 told(epoch)
             if machines is not None and machines.number > 1:
                 raise TrainingError(
-                    f"{error}; see what the others say, and give the same command, without --restart, on all machines, "
-                    f"which go on after epoch {reached}"
+                    f"{_how_lost(error)}; see what the others say, and give the same command, without --restart, on "
+                    f"all machines, which go on after epoch {reached}"
                 ) from error
             lost += 1
             if lost > _RESTARTS:
                 raise TrainingError(
-                    f"{error}, {counted(lost, 'time')} in a row, after epoch {reached}; end what ends the instances, "
-                    "and give the same command, without --restart, which goes on from a checkpoint if there is one"
+                    f"{_how_lost(error)}, {counted(lost, 'time')} in a row, after epoch {reached}; end what ends "
+                    "the instances, and give the same command, without --restart, which goes on from a checkpoint if "
+                    "there is one"
                 ) from error
-            warnings.warn(f"{error}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2)
+            warnings.warn(
+                f"{_how_lost(error)}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2
+            )
+
+
+def _how_lost(error: InstanceError) -> str:
+    """How an instance was lost, and what may help."""
+    # Linux ends processes in this way when memory runs out.
+    if signal.SIGKILL.name in str(error):
+        return f"{error} (the machine may have run out of memory; give fewer instances or a smaller batch)"
+    return str(error)

@@ -31,6 +31,8 @@ from tests.training.conftest import CLASSES, SIZE, coloured, tiny
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1.0, mixup=0.2)
 TWO = "2x1:smt"
 
+MEMORY = r"\(the machine may have run out of memory; give fewer instances or a smaller batch\)"
+
 pytestmark = [pytest.mark.timeout(300), pytest.mark.requires("two-cpus")]
 
 
@@ -140,7 +142,7 @@ def trained_with_one_lost(data: str, module: str, number: int, checkpoint: Path,
         if told == [1]:
             killed(module, number)()
 
-    with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch \d"):
+    with pytest.warns(InstanceLostWarning, match=rf"killed by SIGKILL {MEMORY}; the training goes on after epoch \d"):
         result = trained(data, checkpoint=checkpoint, told=disturb, **options)
     assert told == [1, 2, 3] and len(result.epochs) == 3
     return result
@@ -169,7 +171,7 @@ def test_one_that_hangs_is_replaced(data: str, undisturbed: FineTuned, monkeypat
             stopped.extend(pid for pid, command in started_by_this() if "instance_process" in command)
             os.kill(stopped[0], signal.SIGSTOP)
 
-    with pytest.warns(InstanceLostWarning, match="no instance of the training made a step for 6 s"):
+    with pytest.warns(InstanceLostWarning, match="no instance of the training made a step for 6 s; the training"):
         result = trained(data, told=disturb)
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
@@ -183,7 +185,7 @@ def test_a_training_that_loses_instances_again_and_again_ends(
     def disturb(epoch: Epoch) -> None:
         killed("instance_process")()
 
-    with pytest.raises(TrainingError, match="1 time in a row, after epoch 1; end what ends the instances, and give"):
+    with pytest.raises(TrainingError, match=rf"{MEMORY}, 1 time in a row, after epoch 1; end what ends the"):
         trained(data, checkpoint=path, told=disturb)
     assert path.exists()
 
@@ -241,7 +243,7 @@ def test_an_older_checkpoint_stays_until_a_new_training_has_one(
             killed("instance_process")()
         return stream
 
-    with pytest.warns(InstanceLostWarning, match=r"was killed by SIGKILL; the training goes on after epoch 0"):
+    with pytest.warns(InstanceLostWarning, match=rf"killed by SIGKILL {MEMORY}; the training goes on after epoch 0"):
         result = trained(
             data, checkpoint=path, restart=True, progress=disturb, told=lambda epoch: told.append(epoch.number)
         )
