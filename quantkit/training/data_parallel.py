@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Optional, Union
 
 from quantkit.benchmark.placement.placement import Placement, place
+from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.samples import Samples
 from quantkit.errors import TrainingError, UserError
 from quantkit.files.folders import scratch_folder
 from quantkit.host.topology import read_topology
+from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.model import Model
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
+from quantkit.training.feed import readable_in_any_order
 from quantkit.training.instances import train_on_instances
 from quantkit.training.launch import KVStoreName, advise_kvstore, check_kvstore
 from quantkit.training.loop import Loop, Told
@@ -57,15 +62,43 @@ class DataParallel:
     def _alone(self) -> bool:
         return self.instances is None and self.machines is None
 
+    def training_samples(self, samples: Samples) -> Samples:
+        """Samples as this process needs them: instances read, and hold, them themselves.
+
+        Raises:
+            UserError: instances cannot find them by their name.
+            DataError: see ``readable_in_any_order``.
+        """
+        if self._alone:
+            return readable_in_any_order(samples)
+        _name_of(samples)
+        return samples
+
+    def validation_samples(
+        self, model: Model, data: Optional[CalibrationData], skip_bad: int
+    ) -> Optional[CalibrationDataset]:
+        """Validation samples as this process needs them; None if there are none.
+
+        Raises:
+            UserError: instances cannot find them by their name, or see ``dataset``.
+            DataError: see ``dataset``.
+        """
+        if data is None:
+            return None
+        if self._alone:
+            return dataset(model, data, skip_bad)
+        held = dataset(model, data, skip_bad, cache_bytes=0)
+        _name_of(held.samples)
+        return held
+
     def check(self, loop: Loop) -> None:
         """Make sure that a training can be run in this way.
 
         Raises:
-            UserError: instances cannot find the samples by their name, or cannot share a batch.
+            UserError: instances cannot share a batch.
         """
         if not self._alone:
             self._placements(loop)
-            _names(loop)
 
     def _placements(self, loop: Loop) -> Sequence[Placement]:
         placements = place("machine" if self.instances is None else str(self.instances), read_topology())
@@ -90,7 +123,7 @@ class DataParallel:
             told: is given each epoch.
 
         Raises:
-            UserError: instances cannot find the samples by their name, or cannot share a batch.
+            UserError: instances cannot share a batch.
             QuantkitError: see ``Loop.run`` and ``train_on_instances``.
         """
         if self._alone:
@@ -110,7 +143,6 @@ class DataParallel:
         return reached
 
     def _job(self, loop: Loop, begun: Optional[Checkpoint], folder: Path) -> Job:
-        train, validation = _names(loop)
         model, simulated = loop.feed.model, None
         if loop.teacher is not None:
             symbol, params = write_graph(loop.network.graph, folder, "simulated")
@@ -119,8 +151,8 @@ class DataParallel:
             simulated = Simulated(str(symbol), str(params), str(learned), loop.distill)
         return Job(
             card=str(write_network(model, loop.feed.classes, folder, model.name, "", {})),
-            train=train,
-            validation=validation,
+            train=_name_of(loop.feed.samples),
+            validation=None if loop.held is None else _name_of(loop.held.samples),
             config=asdict(loop.config),
             workers=self.workers,
             skip_bad=(loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held is not None else 0),
@@ -133,18 +165,15 @@ class DataParallel:
         )
 
 
-def _names(loop: Loop) -> tuple[str, Optional[str]]:
-    """The names by which instances find the samples.
+def _name_of(samples: Samples) -> str:
+    """The name by which instances find samples.
 
     Raises:
         UserError: they have none.
     """
-    names = []
-    for each in (loop.feed.samples, *(() if loop.held is None else (loop.held.samples,))):
-        if not isinstance(each.address, str) or each.positions is not None:
-            raise UserError(
-                f"instances read the samples themselves, by name, and {each.name} is not the whole of a folder or a "
-                "file; give one, or no instances"
-            )
-        names.append(each.address)
-    return names[0], names[1] if loop.held is not None else None
+    if not isinstance(samples.address, str) or samples.positions is not None:
+        raise UserError(
+            f"instances read the samples themselves, by name, and {samples.name} is not the whole of a folder or a "
+            "file; give one, or no instances"
+        )
+    return samples.address

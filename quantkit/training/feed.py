@@ -66,7 +66,7 @@ class Feed:
     for a last batch wait for the next epoch.
 
     Attributes:
-        samples: the samples; see ``readable_in_any_order``.
+        samples: the samples; see ``readable_in_any_order``, which they need not be to tell ``steps`` and ``digest``.
         model: the network that reads them.
         config: how it is trained.
         classes: the number of its classes.
@@ -115,7 +115,7 @@ class Feed:
     def digest(self, number: int) -> bytes:
         """The SHA-256 of so many samples, and of how they are read."""
         reading = f"{len(self.samples)} {self.classes} {self.config.sha256}"
-        return hashlib.sha256(reading.encode() + digest_of(self.samples, number)).digest()
+        return hashlib.sha256(reading.encode() + digest_of(self.samples, number, spread=True)).digest()
 
     def _batch(self, place: _Place) -> TrainingBatch:
         samples = []
@@ -186,20 +186,22 @@ def place_of(samples: Samples, position: int) -> int:
     return position if samples.positions is None else samples.positions[position]
 
 
-def digest_of(samples: Samples, number: int) -> bytes:
+def digest_of(samples: Samples, number: int, spread: bool) -> bytes:
     """The SHA-256 of so many samples, with their labels; of those that cannot be read, of that.
 
-    They are spread evenly, or the first ones where these can only be read one after another.
+    Args:
+        samples: the samples.
+        number: how many.
+        spread: take them evenly from all, of which the number is known; else the first ones.
     """
     digest = hashlib.sha256()
-    if samples.independent and samples.size:
-        spread = np.linspace(0, len(samples) - 1, min(number, len(samples))).astype(int)
-        parts: list[list[int]] = [[place_of(samples, int(position))] for position in spread]
-    else:
-        parts = [[*islice(samples.order(), number)]]
-    for places in parts:
+    places = [*islice(samples.order(), number)]
+    if spread:
+        positions = np.linspace(0, len(samples) - 1, min(number, len(samples))).astype(int)
+        places = [place_of(samples, position) for position in positions.tolist()]
+    for part in [[place] for place in places] if samples.independent else [places]:
         try:
-            for sample in samples.read(places):
+            for sample in samples.read(part):
                 digest.update(np.ascontiguousarray(sample.image).data)
                 digest.update(str(sample.label).encode())
         except SampleError:

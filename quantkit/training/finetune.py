@@ -13,7 +13,7 @@ from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, UserError
 from quantkit.host.threads import decoders_asked, worker_threads
 from quantkit.kinds import of_kind, whole_number
-from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model, Source
 from quantkit.progress import Progress, silent
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
@@ -21,7 +21,6 @@ from quantkit.training.class_folders import folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import readable_in_any_order
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Loop, Told, untold
@@ -130,8 +129,8 @@ def finetune(
     checkpoint = None if checkpoint is None else Path(checkpoint)
     names = folder_labels(train_data, validation_data, classes, classes_of(model))
     base = with_new_classes(model, classes, labels or names, config.seed)
-    samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
-    held = None if validation_data is None else dataset(base, validation_data, skip_bad)
+    samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))
+    held = parallel.validation_samples(base, validation_data, skip_bad)
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
     inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, checkpoint)

@@ -82,9 +82,13 @@ def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDatase
         feed.samples.name,
         str(len(feed.samples)),
         str(feed.classes),
-        f"{held.name} {held.size} {digest_of(held.samples, _COMPARED).hex()}" if held is not None else "",
+        f"{held.name} {held.size} {_digest_of_held(held.samples)}" if held is not None else "",
         repr((feed.model.preparation, feed.model.input_shape)),
         nnvm.sha256_of(learned) if learned else "",
         feed.digest(_COMPARED).hex(),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _digest_of_held(samples: Samples) -> str:
+    return digest_of(samples, _COMPARED, spread=samples.independent and bool(samples.size)).hex()

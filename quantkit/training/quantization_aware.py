@@ -21,7 +21,7 @@ from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.host.threads import decoders_asked, worker_threads
 from quantkit.kinds import of_kind
-from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
@@ -142,8 +142,8 @@ def train_quantized(
     classes = classes_of(model)
     simulated = training_graph(quantized.network, model.input_shape)
     form, network = trainable_of(simulated, config.freeze)
-    samples = readable_in_any_order(skipping(load_data(train_data), skip_bad))
-    held = None if validation_data is None else dataset(model, validation_data, skip_bad)
+    samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))
+    held = parallel.validation_samples(model, validation_data, skip_bad)
     inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, path)
     loop = inputs.loop(model, network, teacher_of(model), distill)
     loop = replace(loop, identity=parallel.identity(loop))
@@ -153,6 +153,8 @@ def train_quantized(
     if held is not None:
         before = validated(network.graph, network.graph.params, held, config.batch_size, classes, loop.teacher)
     reached = parallel.run(loop, begun, progress, told)
+    # Instances have read them in any order, with some left out; so must this process now.
+    samples = samples if samples.independent else readable_in_any_order(samples)
     judged = reached.epochs[reached.best_epoch - 1].validated
     better = before is None or judged is None or judged.better_than(before)
     result = _trained(quantized, simulated, form.values(reached.best), samples) if better else quantized

@@ -18,7 +18,7 @@ from quantkit.bundle.reopened import reopened
 from quantkit.bundle.verify import verify_bundle
 from quantkit.data.arrays import arrays
 from quantkit.data.batches import prepare
-from quantkit.data.samples import Sample, Samples
+from quantkit.data.samples import Sample, Samples, take
 from quantkit.errors import DataError, SampleError, UserError
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.goal import Goal
@@ -114,6 +114,21 @@ def test_two_instances_train_what_one_does(spoiled: QuantizedModel, tmp_path: Pa
         assert of_two[name] == pytest.approx(value, rel=1e-5, abs=1e-5)
     with pytest.raises(UserError, match="coloured is not the whole of a folder or a file; give one, or no instances"):
         trained(spoiled, instances=2)
+
+
+@pytest.mark.long
+@pytest.mark.requires("two-cpus")
+def test_what_instances_leave_out_is_left_out_of_what_follows(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    path = tmp_path / "normalized.npz"
+    x = np.stack([prepare(each, tiny().preparation, (3, SIZE, SIZE)).image for each in coloured(96)])
+    # One of those that ranges before sums, and the agreement with FP32, are measured on.
+    chosen = take(arrays(x), spoiled.table.samples).positions or ()
+    x[chosen[0]] = np.nan
+    np.savez(path, x=x)
+    options: Any = {"config": replace(CONFIG, epochs=1), "instances": "2x1:smt", "workers": 1}
+    result = train_quantized(spoiled, str(path), skip_bad=1, **options)
+    assert [each.position for each in result.left_out] == [chosen[0]]
+    assert result.network.agreement is not None and result.network.agreement.images == spoiled.table.samples - 1
 
 
 @pytest.mark.requires("vnni")
