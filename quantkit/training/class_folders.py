@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -40,6 +41,22 @@ def folder_labels(
             )
         raise UserError(f"{train} has {number} folders of classes, and classes (--classes) is {classes}; correct one")
     return names if classes else ()
+
+
+def check_order(data: Optional[CalibrationData], labels: Sequence[str]) -> None:
+    """Make sure that folders of classes do not permute a network's labels: folders are numbered by sorted names.
+
+    Raises:
+        UserError: they are not.
+    """
+    names = _names(data)
+    if names != tuple(labels) and sorted(names) == sorted(labels):
+        place = next(place for place, name in enumerate(names) if name != labels[place])
+        raise UserError(
+            f"the folders of classes in {data} have the names of the labels in another order: {names[place]!r} would "
+            f"be class {place}, and is class {[*labels].index(names[place])} of the labels; list the images with the "
+            "classes of the labels in a labels.csv there"
+        )
 
 
 def _names(data: Optional[CalibrationData]) -> tuple[str, ...]:

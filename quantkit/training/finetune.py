@@ -17,7 +17,7 @@ from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model, Source
 from quantkit.progress import Progress, silent
 from quantkit.training.checkpoint import Checkpoint, read_checkpoint
-from quantkit.training.class_folders import folder_labels
+from quantkit.training.class_folders import check_order, folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
@@ -113,7 +113,8 @@ def finetune(
     Raises:
         ModelError: the network is no classifier that can be trained.
         DataError: the samples cannot be used, are fewer than a batch, or their labels do not fit the classes.
-        UserError: an argument is impossible, or the checkpoint is damaged or of another training.
+        UserError: an argument is impossible, folders of classes permute the labels, or the checkpoint is damaged or
+            of another training.
         ExtraMissing: Horovod is not installed.
         TrainingError: the loss is no longer a number, or instances are lost again and again.
         QuantkitError: the checkpoint cannot be written.
@@ -129,6 +130,8 @@ def finetune(
     checkpoint = None if checkpoint is None else Path(checkpoint)
     names = folder_labels(train_data, validation_data, classes, classes_of(model))
     base = with_new_classes(model, classes, labels or names, config.seed)
+    for data in (train_data, validation_data):
+        check_order(data, base.labels)
     samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))
     held = parallel.validation_samples(base, validation_data, skip_bad)
     if held is not None and not are_labelled(held.samples):

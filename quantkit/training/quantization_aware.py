@@ -28,6 +28,7 @@ from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.algorithms.stage import with_pre_add_ranges
 from quantkit.training.augmentation import NONE
 from quantkit.training.checkpoint import read_checkpoint
+from quantkit.training.class_folders import check_order
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
@@ -119,7 +120,8 @@ def train_quantized(
     Raises:
         ModelError: the network is no classifier, or has INT8 layers that cannot be trained.
         DataError: the samples cannot be used, or are fewer than a batch.
-        UserError: an argument is impossible, or the checkpoint is damaged or of another training.
+        UserError: an argument is impossible, folders of classes permute the labels, or the checkpoint is damaged or
+            of another training.
         ExtraMissing: Horovod is not installed.
         TrainingError: the loss is no longer a number, or instances are lost again and again.
         QuantkitError: the checkpoint cannot be written.
@@ -140,6 +142,8 @@ def train_quantized(
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
+    if not distill:
+        check_order(train_data, model.labels)
     simulated = training_graph(quantized.network, model.input_shape)
     form, network = trainable_of(simulated, config.freeze)
     samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from quantkit.errors import UserError
-from quantkit.training.class_folders import folder_labels
+from quantkit.training.class_folders import check_order, folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.finetune import finetune
 from tests.training.conftest import coloured, tiny
@@ -65,3 +66,27 @@ def test_a_trained_network_has_the_names(tmp_path: Path) -> None:
     assert finetune(tiny(), path, classes=3, config=config, workers=0).model.labels == ("blue", "green", "red")
     named = finetune(tiny(), path, classes=3, labels=("x", "y", "z"), config=config, workers=0)
     assert named.model.labels == ("x", "y", "z")
+
+
+def test_folders_that_permute_labels_are_refused(tmp_path: Path) -> None:
+    path = folders(tmp_path, "blue", "green", "red")
+    words = r"names of the labels in another order: 'blue' would be class 0, and is class 2 of the labels; list the"
+    with pytest.raises(UserError, match=words):
+        check_order(str(path), ("red", "green", "blue"))
+    for labels in (("blue", "green", "red"), ("a", "b", "c"), ("red", "green"), ()):
+        check_order(path, labels)
+    for data in (None, coloured(6), "digits:train"):
+        check_order(data, ("red", "green", "blue"))
+
+
+def test_labels_are_those_of_the_network_or_given(tmp_path: Path) -> None:
+    path, config = folders(tmp_path, "blue", "green", "red"), TrainingConfig(epochs=1, batch_size=8)
+    order = ("red", "green", "blue")
+    for train, held in ((path, None), (coloured(24), path)):
+        with pytest.raises(UserError, match="have the names of the labels in another order"):
+            finetune(replace(tiny(), labels=order), train, held, config=config, workers=0)
+        with pytest.raises(UserError, match="have the names of the labels in another order"):
+            finetune(tiny(), train, held, classes=3, labels=order, config=config, workers=0)
+    # A new layer has the labels of the folders.
+    model = replace(tiny(), labels=order)
+    assert finetune(model, path, classes=3, config=config, workers=0).model.labels == ("blue", "green", "red")

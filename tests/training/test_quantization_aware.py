@@ -28,6 +28,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.quantization_aware import QUANTIZATION_AWARE, TrainedInt8, train_quantized, trainable_of
 from quantkit.training.simulated.training_graph import training_graph
 from tests.training.conftest import SIZE, coloured, tiny
+from tests.training.test_class_folders import folders
 from tests.training.test_instances import stored
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
@@ -248,6 +249,17 @@ def test_wrong_arguments_are_told(spoiled: QuantizedModel) -> None:
         train_quantized("net-int8", coloured(96))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="fewer than a batch of 1000"):
         trained(spoiled, config=replace(CONFIG, batch_size=1000))
+
+
+def test_labels_that_folders_permute_are_not_learned(spoiled: QuantizedModel, tmp_path: Path) -> None:
+    path = folders(tmp_path, "blue", "green", "red")
+    model = replace(spoiled.source.model, labels=("red", "green", "blue"))
+    network = replace(spoiled, source=replace(spoiled.source, model=model))
+    config = replace(CONFIG, epochs=1, batch_size=8)
+    with pytest.raises(UserError, match="have the names of the labels in another order"):
+        train_quantized(network, path, config=config, distill=False, workers=0)
+    # Scores need no labels.
+    assert len(train_quantized(network, path, config=config, workers=0).epochs) == 1
 
 
 def test_what_scores_cannot_be_learned_with_is_refused(spoiled: QuantizedModel) -> None:
