@@ -126,6 +126,10 @@ class DataParallel:
             UserError: instances cannot share a batch.
             QuantkitError: see ``Loop.run`` and ``train_on_instances``.
         """
+        if begun is not None and loop.is_done(begun):
+            # Without processes: those of other machines may be done and gone.
+            loop.check_best(begun)
+            return begun
         if self._alone:
             return loop.run(begun, progress, told)
         placements = self._placements(loop)
@@ -136,7 +140,7 @@ class DataParallel:
             job = self._job(loop, begun, folder)
             path = Path(job.checkpoint)
             done = len(begun.epochs) if begun else 0
-            train_on_instances(job, placements, self.machines, done, loop.feed.steps, progress, told)
+            train_on_instances(job, placements, self.machines, loop, done, progress, told)
             reached = read_checkpoint(path, loop.identity)
         if reached is None:
             raise TrainingError(f"the checkpoint {path} was removed; give the same command again, without --restart")

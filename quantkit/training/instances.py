@@ -14,7 +14,7 @@ from quantkit.errors import InstanceError, TrainingError
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.epoch import epoch_of
-from quantkit.training.loop import Told
+from quantkit.training.loop import Loop, Told
 from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
 from quantkit.units import counted
@@ -31,19 +31,19 @@ def train_on_instances(
     job: Job,
     placements: Sequence[Placement],
     machines: Optional[Machines],
+    loop: Loop,
     done: int,
-    steps: int,
     progress: Progress,
     told: Told,
 ) -> None:
-    """Train on instances until the checkpoint holds the last epoch.
+    """Train on instances until the training is done.
 
     Args:
-        job: the training.
+        job: what each instance trains.
         placements: where each instance of this machine runs.
         machines: those that train together; None: this one alone.
+        loop: the training.
         done: how many epochs are in the checkpoint.
-        steps: in an epoch.
         progress: wraps the steps of each epoch.
         told: is given each epoch.
 
@@ -56,7 +56,7 @@ def train_on_instances(
     while True:
         try:
             with Team(replace(job, anew=job.anew and not reached), placements, machines) as team:
-                for message in team.epochs(reached, steps, progress):
+                for message in team.epochs(reached, loop.feed.steps, progress):
                     epoch = epoch_of(message)
                     lost, reached = 0, epoch.number
                     told(epoch)
@@ -67,6 +67,8 @@ def train_on_instances(
             for epoch in found.epochs[reached:] if found else ():
                 lost, reached = 0, epoch.number
                 told(epoch)
+            if found is not None and loop.is_done(found):
+                return
             if machines is not None and machines.number > 1:
                 raise TrainingError(
                     f"{_how_lost(error)}; see what the others say, and give the same command, without --restart, on "

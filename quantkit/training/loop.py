@@ -124,7 +124,7 @@ class Loop:
         reached, done = begun, len(begun.epochs) if begun else 0
         with closing(self.feed.epochs(done + 1, self.config.epochs)) as batches:
             trained = self._trained(begun)
-            while reached is None or not self._is_done(reached):
+            while reached is None or not self.is_done(reached):
                 number = len(reached.epochs) + 1 if reached else 1
                 reached = self._after(self._epoch(trained, number, batches, progress), trained, reached)
                 if self.checkpoint is not None:
@@ -138,20 +138,34 @@ class Loop:
         trained = TrainedNetwork(self.network, self.config, self.feed.steps, self.communication, learned)
         if begun is None:
             return trained
+        self.check_best(begun)
         try:
             trained.restore(begun.state)
-            check_alike(begun.best, self.network.graph.params)
         except (LookupError, ValueError) as error:
-            raise UserError(
-                f"cannot go on from {self.checkpoint or 'the checkpoint'}: {error}; begin anew with --restart "
-                "(restart=True)"
-            ) from error
+            raise self._unfit(error) from error
         if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
             raise DataError(
                 "the instances do not go on from the same checkpoint; copy one to all machines, or begin anew with "
                 "--restart (restart=True)"
             )
         return trained
+
+    def check_best(self, begun: Checkpoint) -> None:
+        """Make sure that the best network of a checkpoint is one of this training.
+
+        Raises:
+            UserError: it is not.
+        """
+        try:
+            check_alike(begun.best, self.network.graph.params)
+        except ValueError as error:
+            raise self._unfit(error) from error
+
+    def _unfit(self, error: Exception) -> UserError:
+        return UserError(
+            f"cannot go on from {self.checkpoint or 'the checkpoint'}: {error}; begin anew with --restart "
+            "(restart=True)"
+        )
 
     def _read_held(self) -> None:
         """Read the validation samples once, so that what is wrong with them is told before an epoch."""
@@ -177,7 +191,8 @@ class Loop:
                 "all machines, or begin anew with --restart (restart=True)"
             )
 
-    def _is_done(self, reached: Checkpoint) -> bool:
+    def is_done(self, reached: Checkpoint) -> bool:
+        """Whether no epoch is left: the last one has been trained, or too many without a better result."""
         patience, done = self.config.patience, len(reached.epochs)
         return done >= self.config.epochs or (patience is not None and done - reached.best_epoch >= patience)
 

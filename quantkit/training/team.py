@@ -190,7 +190,7 @@ class Team:
         if patience == LOADING_PATIENCE and machines is not None and machines.number > 1:
             return (
                 f"the machines did not meet at {machines.scheduler} within {patience:.0f} s; start machine 0 there, "
-                "and as many instances on each"
+                "and as many instances on each; where one is done, take its result, which is that of all"
             )
         return f"no instance of the training made a step for {patience:.0f} s"
 

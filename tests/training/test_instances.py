@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,25 @@ from PIL import Image
 
 from quantkit.benchmark.placement.placement import place
 from quantkit.data.sources import load_data
-from quantkit.errors import DataError, TrainingError, UserError
+from quantkit.errors import DataError, InstanceError, TrainingError, UserError
 from quantkit.host.topology import read_topology
-from quantkit.progress import T
+from quantkit.progress import T, silent
+from quantkit.training.checkpoint import Checkpoint, write_checkpoint
+from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
+from quantkit.training.feed import Feed
 from quantkit.training.finetune import FineTuned, finetune
-from quantkit.training.instances import InstanceLostWarning
+from quantkit.training.instances import InstanceLostWarning, train_on_instances
 from quantkit.training.launch import SlowExchangeWarning
+from quantkit.training.machines import Machines
+from quantkit.training.network import TrainedNetwork
+from quantkit.training.team import Team
 from tests.networks import DATA, Builder
 from tests.processes import started_by_this
 from tests.training.conftest import CLASSES, SIZE, coloured, tiny
+from tests.training.test_loop import loop
+from tests.training.test_team import JOB
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1.0, mixup=0.2)
 TWO = "2x1:smt"
@@ -188,6 +196,43 @@ def test_a_training_that_loses_instances_again_and_again_ends(
     with pytest.raises(TrainingError, match=rf"{MEMORY}, 1 time in a row, after epoch 1; end what ends the"):
         trained(data, checkpoint=path, told=disturb)
     assert path.exists()
+
+
+def test_a_training_that_is_done_starts_nothing(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One ends with its last epoch, one early."""
+    early = replace(CONFIG, patience=1, learning_rate=1e-30)
+    paths = [(replace(CONFIG, epochs=1), tmp_path / "whole"), (early, tmp_path / "early")]
+    done = [trained(data, config, normalized=False, instances=None, checkpoint=path) for config, path in paths]
+    assert [len(result.epochs) for result in done] == [1, 2]
+
+    def fail(*_: object) -> None:
+        raise AssertionError("something was started")
+
+    for kind in (Team, TrainedNetwork):
+        monkeypatch.setattr(kind, "__init__", fail)
+    monkeypatch.setattr(Feed, "epochs", fail)
+    for result, (config, path) in zip(done, paths):
+        for options in ({"instances": None}, {}, {"machines": Machines(2, 1, "127.0.0.1:9000")}):
+            again = trained(data, config, normalized=False, checkpoint=path, **options)
+            assert again.epochs == result.epochs and again.resumed == len(result.epochs)
+            assert all(np.array_equal(params(again)[name], value) for name, value in params(result).items())
+
+
+@pytest.mark.parametrize("tells", [0, 1, 2])
+def test_a_loss_after_the_last_epoch_loses_nothing(tells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine is gone when this one has written its last checkpoint, and told of so many of two epochs."""
+    training, told = loop(Alone()), list[Epoch]()
+    job = replace(JOB, checkpoint=str(tmp_path / "checkpoint"))
+    epochs = [Epoch(number, 0.5, 0.1, 3.0, 48, 0.0, None) for number in (1, 2)]
+
+    def lost(*_: object) -> Iterator[dict[str, Any]]:
+        write_checkpoint(Path(job.checkpoint), Checkpoint(job.identity, epochs, {}, {}, 2))
+        yield from map(asdict, epochs[:tells])
+        raise InstanceError("crashed", "the connection was reset")
+
+    monkeypatch.setattr(Team, "epochs", lost)
+    train_on_instances(job, [], Machines(2, 1, "127.0.0.1:9000"), training, 0, silent, told.append)
+    assert told == epochs
 
 
 @pytest.mark.long

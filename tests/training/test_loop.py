@@ -14,12 +14,13 @@ import pytest
 from quantkit.data.arrays import arrays
 from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Sample
-from quantkit.errors import DataError, TrainingError
+from quantkit.errors import DataError, TrainingError, UserError
 from quantkit.models.dataset import dataset
 from quantkit.progress import T, silent
 from quantkit.training.augmentation import NONE
 from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
+from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop import Loop, untold
@@ -151,6 +152,14 @@ def test_each_epoch_is_told_when_its_checkpoint_is_there(tmp_path: Path) -> None
     training = loop(Alone(), checkpoint=path)
     reached = training.run(None, silent, lambda epoch: seen.append(path.read_bytes()))
     assert len(seen) == len(reached.epochs) == 2 and len({*seen}) == 2
+
+
+def test_a_checkpoint_of_a_training_that_is_done_fits_its_network() -> None:
+    training, parallel = loop(Alone()), DataParallel(None, None, "dist_sync", compress=False, workers=None)
+    reached = training.run(None, silent, untold)
+    assert parallel.run(training, reached, silent, untold)[0] is reached
+    with pytest.raises(UserError, match=r"its parameter 'dense_bias' is not the network's; begin anew with --restart"):
+        parallel.run(training, replace(reached, best={}), silent, untold)
 
 
 def test_patience_counts_from_the_best_epoch() -> None:
