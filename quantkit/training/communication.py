@@ -16,10 +16,12 @@ class Communication(Protocol):
     Attributes:
         rank: the number of this one, from 0.
         instances: how many there are.
+        compress: whether gradients are sent as float16.
     """
 
     rank: int
     instances: int
+    compress: bool
 
     def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
         """A Gluon ``Trainer`` of parameters, by name, whose steps add up the gradients of all instances."""
@@ -60,6 +62,7 @@ class Alone:
 
     rank = 0
     instances = 1
+    compress = False
 
     def trainer(self, params: Mapping[str, Any], optimizer: str, options: Mapping[str, Any]) -> Any:
         """See ``Communication``."""

@@ -44,7 +44,7 @@ class Horovod:
         _wait_for_rendezvous()
         # Horovod reads it when it starts.
         os.environ.setdefault("HOROVOD_CYCLE_TIME", f"{cycle:.1f}")
-        self._horovod, self._compress = horovod.mxnet, compress
+        self._horovod, self.compress = horovod.mxnet, compress
         with engine_calls("reach the other instances"):
             self._horovod.init()
         self.rank, self.instances = int(self._horovod.rank()), int(self._horovod.size())
@@ -55,9 +55,9 @@ class Horovod:
 
         def add_up() -> None:
             for number, bucket in enumerate(buckets):
-                sent = bucket.astype("float16") if self._compress else bucket
+                sent = bucket.astype("float16") if self.compress else bucket
                 self._horovod.allreduce_(sent, op=self._horovod.Sum, name=f"bucket {number}")
-                if self._compress:
+                if self.compress:
                     bucket[:] = sent.astype("float32")
 
         return trainer_through(add_up, params, optimizer, options)

@@ -22,6 +22,8 @@ class KVStore:
     of the optimizer.
     """
 
+    compress = False
+
     def __init__(self) -> None:
         """Wait for all instances.
 

@@ -36,14 +36,6 @@ def untold(epoch: Epoch) -> None:
     """Tell nobody."""
 
 
-def _diverges(what: str, rate: float) -> TrainingError:
-    return TrainingError(
-        f"{what}, at a learning rate of {rate:.3g}: the training diverges; give a smaller --learning-rate "
-        "(learning_rate) or a longer --warmup-epochs (warmup_epochs), and make sure that the samples are preprocessed "
-        "as the network expects"
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Loop:
     """A training, as one instance runs it.
@@ -213,13 +205,13 @@ class Loop:
             targets = batch.targets if self._scores_of is None else self._scores_of.scores(batch.data)
             loss = trained.step(batch.data, targets)
             if not math.isfinite(loss):
-                raise _diverges(f"the loss is {loss} at step {step} of epoch {number}", trained.rate)
+                raise self._diverges(f"the loss is {loss} at step {step}", number, trained.rate)
             summed += loss
         is_finite = trained.is_finite()
         # A step returns before the engine has ended it; reading the parameters waits for the last one.
         seconds = perf_counter() - begun
         if not is_finite:
-            raise _diverges(f"parameters are no longer numbers after epoch {number}", trained.rate)
+            raise self._diverges("parameters are no longer numbers at the end", number, trained.rate)
         trained.share_statistics()
         if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
             raise TrainingError(
@@ -232,8 +224,18 @@ class Loop:
         loss, seconds, waited = (float(value) for value in of_all)
         judged = self._validated(trained)
         if judged is not None and not math.isfinite(judged.loss):
-            raise _diverges(f"the loss on validation samples is {judged.loss} after epoch {number}", trained.rate)
+            raise self._diverges(f"the loss on validation samples is {judged.loss} at the end", number, trained.rate)
         return Epoch(number, loss / steps, trained.rate, seconds, steps * config.batch_size, waited, judged)
+
+    def _diverges(self, what: str, number: int, rate: float) -> TrainingError:
+        compress = ", or leave --compress (compress) out" if self.communication.compress else ""
+        # With other options it is another training, which does not go on from what this one has written.
+        anew = ", with --restart (restart=True) if there is a checkpoint" if number > 1 else ""
+        return TrainingError(
+            f"{what} of epoch {number}, at a learning rate of {rate:.3g}: the training diverges; give a smaller "
+            f"--learning-rate (learning_rate) or a longer --warmup-epochs (warmup_epochs){compress}{anew}, and make "
+            "sure that the samples are preprocessed as the network expects"
+        )
 
     def _validated(self, trained: TrainedNetwork) -> Optional[Validated]:
         if self.held is None:

@@ -187,6 +187,20 @@ def test_a_diverging_training_stops_at_once() -> None:
         trained(replace(CONFIG, learning_rate=1e12, warmup_epochs=0))
 
 
+def test_a_training_that_diverges_later_says_how_to_begin_anew(tmp_path: Path) -> None:
+    """Its decay multiplies the last layer by a hundred thousand in each of six steps an epoch."""
+    path, diverging = (
+        tmp_path / "checkpoint",
+        replace(CONFIG, learning_rate=16.0, weight_decay=1e5, warmup_epochs=0, schedule="constant", freeze=("body",)),
+    )
+    with pytest.raises(TrainingError, match=r"of epoch 2, .*, with --restart \(restart=True\) if there is"):
+        trained(diverging, checkpoint=path)
+    smaller = replace(diverging, learning_rate=1e-5)
+    with pytest.raises(UserError, match="with other samples, options or another network"):
+        trained(smaller, checkpoint=path)
+    assert len(trained(smaller, checkpoint=path, restart=True).epochs) == 3
+
+
 def test_what_does_not_fit_is_told_before_anything_runs() -> None:
     with pytest.raises(DataError, match=r"coloured has 96 samples, fewer than a batch of 128; give more, or a smaller"):
         trained(replace(CONFIG, batch_size=128))

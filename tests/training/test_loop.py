@@ -199,10 +199,22 @@ def test_a_validation_loss_that_is_no_number_ends_the_training(tmp_path: Path) -
     train, held = (arrays(images * scale, np.arange(48) % 3, "scaled") for scale in (1 / 255, 1e36))
     inputs = LoopInputs(train, dataset(model, held), CONFIG, 0, checkpoint)
     with pytest.raises(
-        TrainingError, match=r"the loss on validation samples is (nan|inf) after epoch 1, at a learning"
+        TrainingError, match=r"the loss on validation samples is (nan|inf) at the end of epoch 1, at a learning"
     ):
         inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, untold)
     assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_a_training_that_diverges_with_compressed_gradients_names_them(compress: bool) -> None:
+    """They end at 65504."""
+    twin = Twin()
+    twin.compress = compress
+    with pytest.raises(TrainingError, match="the training diverges; give a smaller --learning-rate") as caught:
+        run(loop(twin, replace(CONFIG, learning_rate=1e12, warmup_epochs=0)))
+    assert ("or leave --compress (compress) out" in str(caught.value)) == compress
+    # What a checkpoint may hold is of an older training.
+    assert "--restart" not in str(caught.value)
 
 
 def test_validation_samples_of_unknown_number() -> None:
