@@ -77,9 +77,9 @@ def train_on_instances(
             lost += 1
             if lost > _RESTARTS:
                 raise TrainingError(
-                    f"{_how_lost(error)}, {counted(lost, 'time')} in a row, after epoch {reached}; end what ends "
-                    "the instances, and give the same command, without --restart, which goes on from a checkpoint if "
-                    "there is one"
+                    f"{_how_lost(error)}, {counted(lost, 'time')} in a row, after epoch {reached}; end what ends or "
+                    "slows the instances, and give the same command, without --restart, which goes on from a "
+                    "checkpoint if there is one"
                 ) from error
             warnings.warn(
                 f"{_how_lost(error)}; the training goes on after epoch {reached}", InstanceLostWarning, stacklevel=2

@@ -18,8 +18,8 @@ from quantkit.progress import Progress
 from quantkit.training.launch import KVStoreName, launch
 from quantkit.training.machines import Machines
 
-# Seconds without a step, after which instances count as hanging. The first step waits for the loading.
-_PATIENCE = 300.0
+# Instances count as hanging after so many seconds without a word, or so many times their longest silence before it.
+_PATIENCE, _TIMES = 300.0, 3
 
 # An instance may tell that another one is gone a little before that one has ended.
 _LOOKS, _LOOK_EVERY = 10, 0.1
@@ -141,8 +141,7 @@ class Team:
     def _messages(self) -> Iterator[Mapping[str, Any]]:
         """What instances tell, until the last has told that it is done."""
         channels = {process.channel: process for process in self._instances}
-        patience = LOADING_PATIENCE
-        deadline = time.monotonic() + patience
+        longest, since, stepped = 0.0, time.monotonic(), False
         while channels:
             for ready in wait([*channels], timeout=1.0):
                 channel = ready if isinstance(ready, Connection) else None
@@ -150,17 +149,21 @@ class Team:
                 if channel is None or process is None:
                     continue
                 message = self._message(process, channels)
-                patience = _PATIENCE
+                longest = max(longest, time.monotonic() - since)
+                # Step 0 is that of an instance that validates.
+                stepped = stepped or message.get("step") != 0
                 if "done" in message:
                     del channels[channel]
                 else:
                     yield message
                 # Who is told may have taken long.
-                deadline = time.monotonic() + patience
+                since = time.monotonic()
             if (lost := self._lost(channels)) is not None:
                 raise lost
-            if time.monotonic() > deadline:
-                raise InstanceError("hung", self._silence(patience))
+            # The first step waits for the loading, and is itself among the longest.
+            patience = max(_PATIENCE if stepped else LOADING_PATIENCE, _TIMES * longest)
+            if time.monotonic() - since > patience:
+                raise InstanceError("hung", self._silence(patience, heard=longest > 0))
 
     def _message(self, process: ChildProcess, waited_for: Container[object]) -> dict[str, Any]:
         """What an instance tells.
@@ -185,14 +188,17 @@ class Team:
         needed = [*self._others, *(each for each in self._instances if each.channel in waited_for)]
         return next((each.gone() for each in needed if not each.lives()), None)
 
-    def _silence(self, patience: float) -> str:
+    def _silence(self, patience: float, heard: bool) -> str:
         machines = self._machines
-        if patience == LOADING_PATIENCE and machines is not None and machines.number > 1:
+        if not heard and machines is not None and machines.number > 1:
             return (
                 f"the machines did not meet at {machines.scheduler} within {patience:.0f} s; start machine 0 there, "
                 "and as many instances on each; where one is done, take its result, which is that of all"
             )
-        return f"no instance of the training made a step for {patience:.0f} s"
+        return (
+            f"no instance of the training made a step for {patience:.0f} s (steps that take so long need a smaller "
+            "batch: --batch-size, batch_size)"
+        )
 
 
 def _steps(messages: Iterator[Mapping[str, Any]], steps: int, told: list[Mapping[str, Any]]) -> Iterator[int]:

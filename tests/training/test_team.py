@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing import Pipe
 from typing import Any, Optional
 
 import pytest
@@ -51,6 +52,62 @@ def test_a_training_goes_on_with_the_epoch_after_the_last(monkeypatch: pytest.Mo
 def test_a_training_that_ends_early_ends_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, epochs = told([epoch(1)], 0, monkeypatch)
     assert shown == ["epoch 1 of 2: 3", *STEPS, "epoch 2 of 2: 3"] and epochs == [{"number": 1}]
+
+
+class Timed:
+    """An instance that tells something after so many seconds each time, None for a look that finds nothing."""
+
+    def __init__(self, said: Iterable[tuple[float, Optional[dict[str, Any]]]]) -> None:
+        self.channel, _ = Pipe()
+        self.now = 0.0
+        self._said, self._message = iter(said), dict[str, Any]()
+
+    def wait(self, channels: Sequence[object], timeout: float) -> Sequence[object]:
+        seconds, message = next(self._said)
+        self.now += seconds
+        self._message = message or {}
+        return [] if message is None else [self.channel]
+
+    def answer(self, patience: float) -> dict[str, Any]:
+        return self._message
+
+    def lives(self) -> bool:
+        return True
+
+
+MET, UNUSED = {"step": 0}, {"unused": ((), ())}
+
+
+@pytest.mark.parametrize(
+    ("said", "patience", "words"),
+    [
+        ([], 600, "the machines did not meet at 10.0.0.1:9000 within 600 s; .*where one is done, take its result"),
+        ([(400, MET)], 1200, "no instance of the training made a step for 1200 s"),
+        # Validation samples are read before the first step.
+        ([(10, MET)], 600, "made a step for 600 s"),
+        (
+            [(10, {"step": 1})],
+            300,
+            r"made a step for 300 s \(steps that take so long need a smaller batch: ",
+        ),
+        ([(10, epoch(1))], 300, "made a step for 300 s"),
+        ([(500, {"step": 1})], 1500, "made a step for 1500 s"),
+        ([(10, {"step": 1}), (250, {"step": 2}), (10, {"step": 3})], 750, "made a step for 750 s"),
+    ],
+)
+def test_instances_hang_that_are_silent_for_much_longer_than_before(
+    said: list[tuple[float, Optional[dict[str, Any]]]], patience: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listened(silence: float) -> None:
+        one, team = Timed([*said, (silence, None), (0, UNUSED)]), Team(JOB, [], Machines(2, 0, "10.0.0.1:9000"))
+        monkeypatch.setattr(team, "_instances", [one])
+        monkeypatch.setattr("quantkit.training.team.wait", one.wait)
+        monkeypatch.setattr("quantkit.training.team.time.monotonic", lambda: one.now)
+        assert [*team._messages()] == [message for _, message in said]
+
+    listened(patience - 1)
+    with pytest.raises(InstanceError, match=words):
+        listened(patience + 1)
 
 
 class Process:
