@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, TrainingBatch
-from quantkit.training.network import LossName, TrainedNetwork
+from quantkit.training.network import LossName, TrainedNetwork, digest_of
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
 from quantkit.training.unused import Unused, unused_by_all
@@ -118,7 +118,7 @@ class Loop:
             trained = self._trained(begun)
             while reached is None or not self.is_done(reached):
                 number = len(reached.epochs) + 1 if reached else 1
-                reached = self._after(self._epoch(trained, number, batches, progress), trained, reached)
+                reached = self._after(*self._epoch(trained, number, batches, progress), trained, reached)
                 if self.checkpoint is not None:
                     write_checkpoint(self.checkpoint, reached)
                 told(reached.epochs[-1])
@@ -135,7 +135,7 @@ class Loop:
             trained.restore(begun.state)
         except (LookupError, ValueError) as error:
             raise self._unfit(error) from error
-        if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
+        if self.communication.instances > 1 and not all_have(self.communication, digest_of(trained.params())):
             raise DataError(
                 "the instances do not go on from the same checkpoint; copy one to all machines, or begin anew with "
                 "--restart (restart=True)"
@@ -190,7 +190,8 @@ class Loop:
 
     def _epoch(
         self, trained: TrainedNetwork, number: int, batches: Iterator[TrainingBatch], progress: Progress
-    ) -> Epoch:
+    ) -> tuple[Epoch, Mapping[str, np.ndarray]]:
+        """An epoch, and the parameters after it."""
         config, steps = self.config, self.feed.steps
         # The others wait for the one that writes the checkpoint.
         self.communication.meet()
@@ -207,13 +208,13 @@ class Loop:
             if not math.isfinite(loss):
                 raise self._diverges(f"the loss is {loss} at step {step}", number, trained.rate)
             summed += loss
-        is_finite = trained.is_finite()
+        params: Mapping[str, np.ndarray] = trained.params()
         # A step returns before the engine has ended it; reading the parameters waits for the last one.
         seconds = perf_counter() - begun
-        if not is_finite:
+        if not all(np.isfinite(value).all() for value in params.values()):
             raise self._diverges("parameters are no longer numbers at the end", number, trained.rate)
-        trained.share_statistics()
-        if self.communication.instances > 1 and not all_have(self.communication, trained.digest()):
+        params = trained.share_statistics(params)
+        if self.communication.instances > 1 and not all_have(self.communication, digest_of(params)):
             raise TrainingError(
                 f"the instances have different parameters after epoch {number}: their memory or what they exchanged "
                 "was damaged; give the same command, without --restart, which goes on from the last checkpoint"
@@ -222,10 +223,10 @@ class Loop:
             self.communication.total(np.array([summed, seconds, waited], np.float32)) / self.communication.instances
         )
         loss, seconds, waited = (float(value) for value in of_all)
-        judged = self._validated(trained)
+        judged = self._validated(params)
         if judged is not None and not math.isfinite(judged.loss):
             raise self._diverges(f"the loss on validation samples is {judged.loss} at the end", number, trained.rate)
-        return Epoch(number, loss / steps, trained.rate, seconds, steps * config.batch_size, waited, judged)
+        return Epoch(number, loss / steps, trained.rate, seconds, steps * config.batch_size, waited, judged), params
 
     def _diverges(self, what: str, number: int, rate: float) -> TrainingError:
         compress = ", or leave --compress (compress) out" if self.communication.compress else ""
@@ -237,12 +238,12 @@ class Loop:
             "sure that the samples are preprocessed as the network expects"
         )
 
-    def _validated(self, trained: TrainedNetwork) -> Optional[Validated]:
+    def _validated(self, params: Mapping[str, np.ndarray]) -> Optional[Validated]:
         if self.held is None:
             return None
         own = validated(
             self.network.graph,
-            trained.params(),
+            params,
             self.held,
             self._own_batch,
             self.feed.classes,
@@ -255,13 +256,19 @@ class Loop:
         found = self.communication.total(np.array([own.samples, own.correct, own.loss * own.samples], np.float32))
         return Validated(int(found[0]), int(found[1]), float(found[2] / found[0]))
 
-    def _after(self, epoch: Epoch, trained: TrainedNetwork, before: Optional[Checkpoint]) -> Checkpoint:
+    def _after(
+        self,
+        epoch: Epoch,
+        params: Mapping[str, np.ndarray],
+        trained: TrainedNetwork,
+        before: Optional[Checkpoint],
+    ) -> Checkpoint:
         """The checkpoint after an epoch."""
         epochs = (*(before.epochs if before else ()), epoch)
-        state = trained.state() if self.checkpoint is not None else {}
+        state = trained.state(params) if self.checkpoint is not None else {}
         unused = unused_by_all(self.communication, before.unused if before else Unused(), self._unused)
         if before is None or epoch.better_than(before.epochs[before.best_epoch - 1]):
             # Of several instances, those that write checkpoints keep the best network.
             kept = self.checkpoint is not None or self.communication.instances == 1
-            return Checkpoint(self.identity, epochs, state, trained.params() if kept else {}, epoch.number, unused)
+            return Checkpoint(self.identity, epochs, state, params if kept else {}, epoch.number, unused)
         return replace(before, epochs=epochs, state=state, unused=unused)

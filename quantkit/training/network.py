@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -90,10 +90,6 @@ class TrainedNetwork:
         with engine_calls("seed the engine"):
             self._mxnet.random.seed(int(np.random.SeedSequence(place).generate_state(1)[0] >> 1))
 
-    def is_finite(self) -> bool:
-        """Whether all parameters are numbers."""
-        return all(np.isfinite(value).all() for value in self.params().values())
-
     def step(self, data: np.ndarray, targets: np.ndarray) -> float:
         """Learn from a batch; returns the mean loss before the step: a cross-entropy in nats, or a mean square.
 
@@ -113,11 +109,14 @@ class TrainedNetwork:
             self._trainer.step(self._batch_size)
             return float(loss.mean().asscalar())
 
-    def share_statistics(self) -> None:
-        """Give the moving means and variances of all instances their mean over the instances."""
+    def share_statistics(self, params: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Give the moving means and variances of all instances their mean over the instances.
+
+        Args:
+            params: the parameters as they are; those that they have become are returned.
+        """
         if self._communication.instances == 1 or not self._statistics:
-            return
-        params = self.params()
+            return params
         own = [params[name] for name in self._statistics]
         # One exchange of all takes about as long as one of each.
         total = self._communication.total(np.concatenate([each.ravel() for each in own]))
@@ -125,22 +124,19 @@ class TrainedNetwork:
         for name, mean, each in zip(self._statistics, means, own):
             with engine_calls("set statistics"):
                 self._params[name].set_data(self._mxnet.nd.array(mean.reshape(each.shape)))
-
-    def digest(self) -> bytes:
-        """The SHA-256 of all parameters."""
-        digest = hashlib.sha256()
-        for _, value in sorted(self.params().items()):
-            digest.update(value.tobytes())
-        return digest.digest()
+        return {**params, **self._read(self._statistics)}
 
     def params(self) -> dict[str, np.ndarray]:
         """All parameters by name, copied."""
-        with engine_calls("read the parameters"):
-            return {name: param.data().asnumpy() for name, param in self._params.items()}
+        return self._read(self._params)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Parameters and the optimizer's state, by names; see ``restore``."""
-        arrays = {f"{_PARAM}/{name}": value for name, value in self.params().items()}
+    def _read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        with engine_calls("read the parameters"):
+            return {name: self._params[name].data().asnumpy() for name in names}
+
+    def state(self, params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Parameters, as ``params`` gave them, and the optimizer's state, by names; see ``restore``."""
+        arrays = {f"{_PARAM}/{name}": value for name, value in params.items()}
         (updater,), optimizer = self._trainer._updaters, self._trainer._optimizer
         for index, state in updater.states.items():
             for place, value in enumerate(_flat(state)):
@@ -171,6 +167,14 @@ class TrainedNetwork:
                     array[:] = nd.array(value, dtype=array.dtype)
             updater.states[index], updater.states_synced[index] = state, True
             optimizer._index_update_count[index] = counts[index]
+
+
+def digest_of(params: Mapping[str, np.ndarray]) -> bytes:
+    """The SHA-256 of parameters."""
+    digest = hashlib.sha256()
+    for _, value in sorted(params.items()):
+        digest.update(value.tobytes())
+    return digest.digest()
 
 
 def _options(config: TrainingConfig, loss: LossName) -> dict[str, Any]:

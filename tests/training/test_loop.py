@@ -25,7 +25,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop import Loop, untold
 from quantkit.training.loop_inputs import LoopInputs
-from quantkit.training.network import TrainedNetwork
+from quantkit.training.network import TrainedNetwork, digest_of
 from quantkit.training.unused import Unused
 from quantkit.training.validation import Validated
 from tests.training.conftest import CLASSES, SIZE, coloured, tiny
@@ -135,6 +135,27 @@ def test_the_clock_runs_until_the_last_step_has_ended(monkeypatch: pytest.Monkey
     monkeypatch.setattr("quantkit.training.loop.perf_counter", lambda: now)
     monkeypatch.setattr(TrainedNetwork, "params", read)
     assert [epoch.seconds for epoch in run(loop(Alone()))] == [3600, 3600]
+
+
+def test_parameters_are_read_once_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large networks have hundreds of megabytes."""
+    read, compared = list[dict[str, np.ndarray]](), list[np.ndarray]()
+
+    def of_the_other(values: np.ndarray) -> np.ndarray:
+        compared.append(values)
+        return values
+
+    def noted(network: TrainedNetwork) -> dict[str, np.ndarray]:
+        read.append(of_network(network))
+        return read[-1]
+
+    of_network = TrainedNetwork.params
+    monkeypatch.setattr(TrainedNetwork, "params", noted)
+    training = loop(Twin(PARAMETERS, of_the_other), checkpoint=tmp_path / "checkpoint")
+    reached = training.run(None, silent, untold)
+    assert len(read) == len(reached.epochs) == 2
+    assert compared[0].tolist() == [*digest_of(read[0])[:16]]
+    assert all(np.array_equal(reached.state[f"param/{name}"], value) for name, value in read[-1].items())
 
 
 def test_validation_is_that_of_all_samples() -> None:

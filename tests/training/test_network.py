@@ -10,7 +10,7 @@ import pytest
 
 from quantkit.training.communication import Alone
 from quantkit.training.config import OptimizerName, TrainingConfig
-from quantkit.training.network import TrainedNetwork
+from quantkit.training.network import TrainedNetwork, digest_of
 from quantkit.training.trainable import Trainable, trainable
 from tests.networks import DATA, Builder
 from tests.training.conftest import tiny
@@ -124,10 +124,10 @@ def test_a_training_goes_on_bit_for_bit(optimizer: OptimizerName) -> None:
     for data, targets in steps[:3]:
         half.step(data, targets)
     resumed = TrainedNetwork(linear(), settings, STEPS, Alone())
-    resumed.restore(half.state())
+    resumed.restore(half.state(half.params()))
     for data, targets in steps[3:]:
         resumed.step(data, targets)
-    expected, found = whole.state(), resumed.state()
+    expected, found = (each.state(each.params()) for each in (whole, resumed))
     assert expected.keys() == found.keys()
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
     assert whole.rate == resumed.rate
@@ -135,7 +135,7 @@ def test_a_training_goes_on_bit_for_bit(optimizer: OptimizerName) -> None:
 
 def test_a_state_of_another_network_is_refused() -> None:
     trained = TrainedNetwork(linear(), config(), STEPS, Alone())
-    state = trained.state()
+    state = trained.state(trained.params())
     with pytest.raises(ValueError, match=r"param/dense_weight has shape \(2, 5\) where \(3, 5\) is needed"):
         trained.restore({**state, "param/dense_weight": np.zeros((2, 5), np.float32)})
     with pytest.raises(KeyError):
@@ -163,6 +163,32 @@ def test_moving_statistics_follow_the_samples() -> None:
     first = run(graph.with_outputs([graph.by_name["first"].output]).pruned(), {"data": data})[0]
     mean = 0.9 * graph.params["normal_moving_mean"] + 0.1 * first.mean(axis=(0, 2, 3))
     assert trained.params()["normal_moving_mean"] == pytest.approx(mean, abs=1e-5)
+
+
+def test_statistics_become_the_mean_over_instances() -> None:
+    """Of this one, and of one that has three times its values."""
+
+    class Beside(Alone):
+        instances = 2
+
+        def total(self, values: np.ndarray) -> np.ndarray:
+            return values + 3 * values
+
+    graph = tiny().graph
+    trained = TrainedNetwork(trainable(graph, "dense", ()), config(), STEPS, Beside())
+    before = trained.params()
+    after = trained.share_statistics(before)
+    for name, value in trained.params().items():
+        assert np.array_equal(after[name], value)
+        assert np.array_equal(value, before[name] * (2 if "moving" in name else 1))
+    assert not np.array_equal(after["normal_moving_var"], before["normal_moving_var"])
+
+
+def test_a_digest_is_that_of_every_parameter() -> None:
+    params = dict(tiny().graph.params)
+    changed = [{**params, name: np.nextafter(value, np.float32(9))} for name, value in params.items()]
+    assert len({digest_of(each) for each in (params, *changed)}) == 1 + len(params)
+    assert digest_of(dict(reversed(params.items()))) == digest_of(params)
 
 
 def test_scores_are_learned_by_the_mean_square_of_their_difference() -> None:
