@@ -15,7 +15,7 @@ from quantkit.data.left_out import LeftOut
 from quantkit.errors import DataError, QuantkitError, UserError
 from quantkit.files.files import writing
 from quantkit.files.schema import first_fault
-from quantkit.formats.npz import read_npz
+from quantkit.formats.npz import read_npz, write_npz
 from quantkit.training.epoch import Epoch
 from quantkit.training.unused import Unused
 
@@ -75,7 +75,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     except OSError as error:
         raise QuantkitError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
     with writing(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        write_npz(file, arrays)
 
 
 def read_checkpoint(path: Path, training: str) -> Optional[Checkpoint]:

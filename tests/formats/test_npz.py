@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import io
+import os
 import struct
+import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -14,7 +18,7 @@ import numpy as np
 import pytest
 
 from quantkit.errors import DataError
-from quantkit.formats.npz import opened_npz, read_npy, read_npz
+from quantkit.formats.npz import opened_npz, read_npy, read_npz, write_npz
 
 Array = np.ndarray[Any, Any]
 
@@ -37,6 +41,38 @@ def test_arrays_come_back_as_numpy_reads_them(save: Any, tmp_path: Path) -> None
         for name, array in found.items():
             assert array.dtype == archive[name].dtype and array.flags.writeable
             np.testing.assert_array_equal(array, archive[name])
+
+
+class Full(io.BytesIO):
+    """A file on a disk with so much room; each call that writes more fails."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data)
+
+
+def test_arrays_are_written_as_numpy_writes_them() -> None:
+    ours, numpys = io.BytesIO(), io.BytesIO()
+    write_npz(ours, ARRAYS)
+    np.savez(numpys, **ARRAYS)
+    assert ours.getvalue() == numpys.getvalue()
+
+
+def test_a_full_disk_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    unraised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+    whole = io.BytesIO()
+    write_npz(whole, ARRAYS)
+    for room in range(0, len(whole.getvalue()), 7):
+        with Full(room) as file, pytest.raises(OSError, match="No space left on device"):
+            write_npz(file, ARRAYS)
+    gc.collect()
+    assert not unraised
 
 
 def test_no_arrays(tmp_path: Path) -> None:
