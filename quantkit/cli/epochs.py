@@ -41,6 +41,14 @@ def checkpoint_beside(terminal: Terminal, out: Path, restart: bool) -> Path:
     return checkpoint
 
 
+def remove_checkpoint(terminal: Terminal, checkpoint: Path) -> None:
+    """Remove the file of a training whose result is complete, or warn that it stays."""
+    try:
+        checkpoint.unlink(missing_ok=True)
+    except OSError as error:
+        terminal.warn(f"cannot remove {checkpoint}: {error.strerror or error}; remove it, since the training is done")
+
+
 def telling(
     terminal: Terminal,
     checkpoint: Path,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, telling
+from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, remove_checkpoint, telling
 from quantkit.cli.finetune_int8 import quantization_aware
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
@@ -131,7 +131,7 @@ def finetune(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         card = save_trained(trained, out, out.name, target.force)
-    checkpoint.unlink(missing_ok=True)
+    remove_checkpoint(terminal, checkpoint)
     if target.quantize:
         terminal.tell(f"{card} is complete; should the rest fail, `quantkit quantize {card}` does it")
     evaluation = _quantized(terminal, trained, samples, int8, target.force) if target.quantize else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, telling
+from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, remove_checkpoint, telling
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.targets import check_bundle_target
@@ -102,7 +102,7 @@ def quantization_aware(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         trained.network.save(out, target.force, formats)
-    checkpoint.unlink(missing_ok=True)
+    remove_checkpoint(terminal, checkpoint)
     evaluation = None
     if samples.val is not None:
         evaluation = evaluate(

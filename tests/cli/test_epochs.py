@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.cli import epochs
-from quantkit.cli.epochs import telling
+from quantkit.cli.epochs import remove_checkpoint, telling
 from quantkit.training.epoch import Epoch
 from quantkit.training.validation import Validated
 
@@ -24,6 +24,19 @@ class Terminal:
 
     def tell(self, line: str) -> None:
         self.lines.append(line)
+
+    warn = tell
+
+
+def test_a_checkpoint_that_stays_is_told(tmp_path: Path) -> None:
+    checkpoint, terminal = tmp_path / "net.checkpoint", Terminal()
+    remove_checkpoint(terminal, checkpoint)  # type: ignore[arg-type]
+    checkpoint.touch()
+    remove_checkpoint(terminal, checkpoint)  # type: ignore[arg-type]
+    assert not checkpoint.exists() and not terminal.lines
+    checkpoint.mkdir()
+    remove_checkpoint(terminal, checkpoint)  # type: ignore[arg-type]
+    assert terminal.lines == [f"cannot remove {checkpoint}: Is a directory; remove it, since the training is done"]
 
 
 def test_the_end_is_expected_by_whole_epochs_with_all_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
