@@ -27,7 +27,7 @@ SEED = os.environ.get("QUANTKIT_FAULTS_SEED", "0")
 # Threads do not live through a fork: the driver computes without any.
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MXNET_ENGINE_TYPE": "NaiveEngine"}
 
-WITHOUT_INT8 = {"report", "benchmark"}
+WITHOUT_INT8 = {"report", "benchmark", "checkpoint"}
 
 
 @pytest.fixture(scope="session")

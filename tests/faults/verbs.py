@@ -187,6 +187,49 @@ def predict(base: Path) -> Verb:
     return _command(base, "a.png", called(0.9), called(0.5))
 
 
+def checkpoint(base: Path) -> Verb:
+    """The state of a training in place of that after the epoch before."""
+    from quantkit.training.checkpoint import write_checkpoint
+
+    def called(epochs: int) -> Callable[[], None]:
+        return _does(lambda: write_checkpoint(Path("net.checkpoint"), _after(epochs)))
+
+    return _command(base, "net.checkpoint", called(1), called(2))
+
+
+def finetune(base: Path) -> Verb:
+    """A trained network in place of another; its checkpoint is written before, and removed afterwards."""
+    from quantkit.training.checkpoint import write_checkpoint
+    from quantkit.training.config import TrainingConfig
+    from quantkit.training.finetune import finetune as train
+    from tests.training.conftest import coloured, tiny
+
+    def called(seed: int) -> Callable[[], None]:
+        config = TrainingConfig(epochs=1, batch_size=8, seed=seed)
+        trained = train(tiny(), coloured(16), config=config, workers=0)
+
+        def given(*_: object, checkpoint: Path, **__: object) -> Any:
+            write_checkpoint(checkpoint, _after(1))
+            return trained
+
+        arguments = ["finetune", "digits_resnet20_v1", "--train", "digits:train", "--out", "out", "--force", "--quiet"]
+        return _called(arguments, quantkit__training__finetune__finetune=given)
+
+    return _command(base, "out", called(0), called(1))
+
+
+def _after(epochs: int) -> Any:
+    """The checkpoint after so many epochs."""
+    import numpy as np
+
+    from quantkit.training.checkpoint import Checkpoint
+    from quantkit.training.epoch import Epoch
+
+    weight = {"weight": np.full((8, 8), epochs, np.float32)}
+    done = [Epoch(number, 0.5, 0.1, 3.0, 64, 0.0, None) for number in range(1, epochs + 1)]
+    return Checkpoint("training", done, weight, weight, epochs)
+
+
 def analyze(base: Path) -> Verb:
     """An analysis in place of another."""
     from quantkit.diagnosis.layers.analyze import analyze as analyzed
@@ -368,5 +411,8 @@ def store(base: Path) -> Verb:
 
 VERBS: dict[str, Callable[[Path], Verb]] = {
     each.__name__: each
-    for each in (quantize, fuse, calibrate, export, predict, analyze, aside, report, profile, benchmark, store)
+    for each in (
+        *(quantize, fuse, calibrate, export, predict, checkpoint, finetune),
+        *(analyze, aside, report, profile, benchmark, store),
+    )
 }

@@ -12,6 +12,8 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples
 from quantkit.models.model import Model, Source
 from quantkit.quantization.config import QuantizationConfig
+from quantkit.training.augmentation import NONE
+from quantkit.training.config import TrainingConfig
 from tests.networks import DATA, Builder
 
 SIZE = 8
@@ -37,6 +39,20 @@ def coloured(count: int, seed: int = 0, noise: float = 40.0) -> Samples:
     pixels = random.normal(100, noise, (count, SIZE, SIZE, 3))
     pixels[np.arange(count), :, :, labels] += 60
     return arrays(np.clip(pixels, 0, 255).astype(np.uint8), labels, "coloured")
+
+
+DIVERGING = TrainingConfig(
+    epochs=3,
+    batch_size=16,
+    learning_rate=16.0,
+    weight_decay=1e5,
+    warmup_epochs=0,
+    schedule="constant",
+    freeze=("body",),
+    augmentation=NONE,
+)
+"""The decay multiplies the last layer by a hundred thousand in each step: of four to seven in an epoch, the eighth ends
+what float32 can hold."""
 
 
 @pytest.fixture(scope="package", autouse=True)

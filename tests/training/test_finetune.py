@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any, Optional
+from typing import IO, Any, Optional
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned, finetune
 from quantkit.training.save import save_trained
-from tests.training.conftest import SIZE, coloured, tiny
+from tests.training.conftest import DIVERGING, SIZE, coloured, tiny
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=2.0, augmentation=NONE)
 
@@ -147,17 +147,24 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
             trained(replace(CONFIG, epochs=1), checkpoint=path)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def unsynced(descriptor: int) -> None:
+    raise OSError(28, os.strerror(28))
+
+
+def full(*_: object, **__: object) -> IO[bytes]:
+    return Path("/dev/full").open("wb")
+
+
+@pytest.mark.parametrize(("call", "failing"), [("open", full), ("os.fsync", unsynced)])
+def test_a_full_disk_leaves_the_last_checkpoint(
+    call: str, failing: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "checkpoint"
     with pytest.raises(Interrupted):
         trained(checkpoint=path, told=interrupted_after(1))
     before = path.read_bytes()
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, os.strerror(28))
-
     with monkeypatch.context() as patched, pytest.raises(QuantkitError, match="No space left on device; free space"):
-        patched.setattr("quantkit.files.files.os.fsync", full)
+        patched.setattr(f"quantkit.files.files.{call}", failing, raising=False)
         trained(checkpoint=path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
     assert same(trained(), trained(checkpoint=path))
@@ -188,14 +195,10 @@ def test_a_diverging_training_stops_at_once() -> None:
 
 
 def test_a_training_that_diverges_later_says_how_to_begin_anew(tmp_path: Path) -> None:
-    """Its decay multiplies the last layer by a hundred thousand in each of six steps an epoch."""
-    path, diverging = (
-        tmp_path / "checkpoint",
-        replace(CONFIG, learning_rate=16.0, weight_decay=1e5, warmup_epochs=0, schedule="constant", freeze=("body",)),
-    )
+    path = tmp_path / "checkpoint"
     with pytest.raises(TrainingError, match=r"of epoch 2, .*, with --restart \(restart=True\) if there is"):
-        trained(diverging, checkpoint=path)
-    smaller = replace(diverging, learning_rate=1e-5)
+        trained(DIVERGING, checkpoint=path)
+    smaller = replace(DIVERGING, learning_rate=1e-5)
     with pytest.raises(UserError, match="with other samples, options or another network"):
         trained(smaller, checkpoint=path)
     assert len(trained(smaller, checkpoint=path, restart=True).epochs) == 3

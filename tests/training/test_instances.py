@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +18,7 @@ from PIL import Image
 
 from quantkit.benchmark.placement.placement import place
 from quantkit.data.sources import load_data
-from quantkit.errors import DataError, InstanceError, TrainingError, UserError
+from quantkit.errors import DataError, InstanceError, QuantkitError, TrainingError, UserError
 from quantkit.host.topology import read_topology
 from quantkit.progress import T, silent
 from quantkit.training.checkpoint import Checkpoint, write_checkpoint
@@ -32,7 +34,7 @@ from quantkit.training.network import TrainedNetwork
 from quantkit.training.team import Team
 from tests.networks import DATA, Builder
 from tests.processes import started_by_this
-from tests.training.conftest import CLASSES, SIZE, coloured, tiny
+from tests.training.conftest import CLASSES, DIVERGING, SIZE, coloured, tiny
 from tests.training.test_loop import loop
 from tests.training.test_team import JOB
 
@@ -243,6 +245,35 @@ def test_what_stops_an_instance_is_told(tmp_path: Path) -> None:
     np.savez(path, x=np.stack([each.image for each in samples]), y=np.full(32, 5))
     with pytest.raises(DataError, match="has label 5, but the network has 3 classes"):
         trained(str(path))
+    assert not left_running()
+
+
+def epochs_in(path: Path) -> list[int]:
+    with np.load(path) as arrays:
+        return [epoch["number"] for epoch in json.loads(arrays["checkpoint"].tobytes())["epochs"]]
+
+
+def test_a_full_disk_of_an_instance_leaves_the_last_checkpoint(data: str, tmp_path: Path) -> None:
+    """From its first checkpoint on, what an instance writes beyond a thousand bytes of a file fails."""
+    path, told = tmp_path / "checkpoint", list[int]()
+
+    def fill(epoch: Epoch) -> None:
+        told.append(epoch.number)
+        for pid, command in started_by_this():
+            if "instance_process" in command:
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (1000, 1000))
+
+    with pytest.raises(QuantkitError, match=f"cannot write {path}: File too large; free space"):
+        trained(data, replace(CONFIG, epochs=100), checkpoint=path, told=fill)
+    assert epochs_in(path) == told and [*tmp_path.iterdir()] == [path]
+    assert not left_running()
+
+
+def test_instances_that_diverge_leave_the_last_checkpoint(data: str, tmp_path: Path) -> None:
+    path, told = tmp_path / "checkpoint", list[int]()
+    with pytest.raises(TrainingError, match=r"of epoch 2, .*: the training diverges; .*, with --restart"):
+        trained(data, DIVERGING, checkpoint=path, told=lambda epoch: told.append(epoch.number))
+    assert epochs_in(path) == told == [1] and [*tmp_path.iterdir()] == [path]
     assert not left_running()
 
 
