@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Optional
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from quantkit.cli.terminal import Terminal
+from quantkit.progress import T
 from quantkit.units import percent
 
 if TYPE_CHECKING:
@@ -49,40 +50,55 @@ def remove_checkpoint(terminal: Terminal, checkpoint: Path) -> None:
         terminal.warn(f"cannot remove {checkpoint}: {error.strerror or error}; remove it, since the training is done")
 
 
-def telling(
-    terminal: Terminal,
-    checkpoint: Path,
-    epochs: int,
-    restarted: bool,
-    price: Optional[float],
-    measure: str = "top-1",
-) -> Callable[[Epoch], None]:
-    """A function that tells of each epoch, and that an interrupted training can go on after it.
+class EpochReport:
+    """Tells of each epoch, of when all will be done, and that an interrupted training can go on after it."""
 
-    Args:
-        terminal: where it is told.
-        checkpoint: the file that holds the training.
-        epochs: how many there will be.
-        restarted: whether the command says --restart.
-        price: of an hour; None if it does not matter.
-        measure: what the share of correct samples is called.
-    """
-    begun, done = monotonic(), 0
-    same = "the same command without --restart" if restarted else "the same command"
+    def __init__(
+        self,
+        terminal: Terminal,
+        checkpoint: Path,
+        epochs: int,
+        restarted: bool,
+        price: Optional[float],
+        measure: str = "top-1",
+    ) -> None:
+        """Nothing is told yet.
 
-    def told(epoch: Epoch) -> None:
-        nonlocal done
-        terminal.work.kept = f"{checkpoint} holds epoch {epoch.number}; {same} goes on from there"
-        done += 1
-        # Epochs take longer than their steps: they are judged and stored, too.
-        left = (epochs - epoch.number) * (monotonic() - begun) / done
-        terminal.tell(_line(epoch, epochs, left, price, measure))
+        Args:
+            terminal: where it is told.
+            checkpoint: the file that holds the training.
+            epochs: how many there will be.
+            restarted: whether the command says --restart.
+            price: of an hour; None if it does not matter.
+            measure: what the share of correct samples is called.
+        """
+        self._terminal, self._checkpoint, self._epochs = terminal, checkpoint, epochs
+        self._price, self._measure = price, measure
+        self._same = "the same command without --restart" if restarted else "the same command"
+        self._begun: Optional[float] = None
+        self._done = 0
 
-    return told
+    def progress(self, stream: Iterable[T], total: int, title: str) -> Iterator[T]:
+        """Show the steps of an epoch; see ``Progress``."""
+        for step in self._terminal.progress(stream, total, title):
+            if self._begun is None:
+                # What comes before the first step is done once.
+                self._begun = monotonic()
+            yield step
+
+    def told(self, epoch: Epoch) -> None:
+        """Tell of an epoch that is done."""
+        self._terminal.work.kept = f"{self._checkpoint} holds epoch {epoch.number}; {self._same} goes on from there"
+        self._done += 1
+        left = 0.0
+        if self._begun is not None:
+            # Epochs take longer than their steps: they are judged and stored, too.
+            left = (self._epochs - epoch.number) * (monotonic() - self._begun) / self._done
+        self._terminal.tell(_line(epoch, self._epochs, left, self._price, self._measure))
 
 
 def _line(epoch: Epoch, epochs: int, left: float, price: Optional[float], measure: str) -> str:
-    """A line on an epoch: its loss, accuracy and speed, and when all will be done, ``left`` seconds from now."""
+    """A line on an epoch: its loss, accuracy and speed, and when all are done, ``left`` seconds from now; 0: untold."""
     parts = [f"epoch {epoch.number}/{epochs}: loss {epoch.loss:.4f}"]
     if epoch.validated is not None:
         parts.append(f"{measure} {percent(epoch.validated.top1)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, remove_checkpoint, telling
+from quantkit.cli.epochs import HOUR, EpochReport, check_name, checkpoint_beside, remove_checkpoint
 from quantkit.cli.finetune_int8 import quantization_aware
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
@@ -108,7 +108,7 @@ def finetune(
     loaded = load(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
     workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
-    told = telling(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour)
+    report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour)
     begun = time.monotonic()
     trained = trained_on(
         loaded,
@@ -125,8 +125,8 @@ def finetune(
         machines=machines,
         kvstore=parallel.kvstore,
         compress=parallel.compress,
-        progress=terminal.progress,
-        told=told,
+        progress=report.progress,
+        told=report.told,
     )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):

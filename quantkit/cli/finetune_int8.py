@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.epochs import HOUR, check_name, checkpoint_beside, remove_checkpoint, telling
+from quantkit.cli.epochs import HOUR, EpochReport, check_name, checkpoint_beside, remove_checkpoint
 from quantkit.cli.networks import load
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.targets import check_bundle_target
@@ -81,6 +81,7 @@ def quantization_aware(
     check_formats(formats)
     quantized = reopened(source, original, skipping(load_data(samples.train), samples.skip_bad))
     workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
+    report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour, "agreement")
     begun = time.monotonic()
     trained = train_quantized(
         quantized,
@@ -96,8 +97,8 @@ def quantization_aware(
         machines=machines,
         kvstore=parallel.kvstore,
         compress=parallel.compress,
-        progress=terminal.progress,
-        told=telling(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour, "agreement"),
+        progress=report.progress,
+        told=report.told,
     )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
