@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -30,6 +31,7 @@ from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
+    from quantkit.models.model import Model
     from quantkit.training.finetune import FineTuned
 
 
@@ -68,7 +70,8 @@ def finetune(
     """Train a network on your own classes.
 
     MODEL is a classifier: a name, a model card, a checkpoint or an ONNX file, as for `quantkit quantize`. With
-    --classes its last layer is replaced; the others begin as they are. It runs on MXNet's own training, in one process
+    --classes its last layer is replaced; the others begin as they are: where no trained weights are found, nothing
+    begins unless --weights random is given. It runs on MXNet's own training, in one process
     with all its threads, or in several with --instances, which add up their gradients.
 
     With --qat, an INT8 bundle is trained instead, with its own rounding in the loop, towards the scores of the FP32
@@ -105,7 +108,7 @@ def finetune(
     from quantkit.training.finetune import finetune as trained_on
 
     labels = _labels(samples.labels)
-    loaded = load(terminal, model, loading, preprocessing)
+    loaded = _load_trained(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
     workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
     report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour)
@@ -149,6 +152,22 @@ def finetune(
     terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers))
     terminal.warn_of_left_out(trained.left_out)
     terminal.warn_of_left_out(trained.validation_left_out)
+
+
+def _load_trained(terminal: Terminal, spec: str, loading: Loading, preprocessing: Preprocessing) -> Model:
+    """Load a network, whose weights are random only if the user says so.
+
+    Raises:
+        UserError: trained weights are to be found, and cannot be.
+    """
+    from quantkit.errors import UserError, WeightsUnavailable
+
+    if loading.weights != "auto":
+        return load(terminal, spec, loading, preprocessing)
+    try:
+        return load(terminal, spec, replace(loading, weights="pretrained"), preprocessing)
+    except WeightsUnavailable as error:
+        raise UserError(f"{error}, or train it from scratch with --weights random") from error
 
 
 def _labels(text: Optional[str]) -> tuple[str, ...]:

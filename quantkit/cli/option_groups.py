@@ -26,8 +26,8 @@ class Loading:
         default="auto",
         show_default=True,
         metavar="auto|pretrained|random|FILE",
-        help="auto: trained weights, or random ones if none can be reached; pretrained: trained weights or an error; "
-        "FILE: .params, .npz or .safetensors. ONNX files hold their own.",
+        help="auto: trained weights, or random ones (`finetune`: an error) if none can be reached; pretrained: trained "
+        "weights or an error; FILE: .params, .npz or .safetensors. ONNX files hold their own.",
     )
     input_shape: Union[tuple[int, ...], dict[str, tuple[int, ...]], None] = option(
         "--input-shape",

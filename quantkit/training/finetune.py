@@ -40,6 +40,7 @@ class FineTuned:
         best: the number of the best one.
         classes: the number of its classes.
         base: the name of the network that it began as.
+        base_source: where that network and its weights came from.
         data: the names of the training and, if any, of the validation samples.
         left_out: the training samples that could not be used.
         validation_left_out: the validation samples that could not be used.
@@ -52,6 +53,7 @@ class FineTuned:
     best: int
     classes: int
     base: str
+    base_source: Source
     data: tuple[str, Optional[str]]
     left_out: tuple[LeftOut, ...] = ()
     validation_left_out: tuple[LeftOut, ...] = ()
@@ -195,6 +197,7 @@ def result_of(
         reached.best_epoch,
         loop.feed.classes,
         model.name,
+        model.source,
         (loop.feed.samples.name, loop.held.name if loop.held is not None else None),
         *reached.unused,
         len(begun.epochs) if begun else 0,

@@ -49,6 +49,7 @@ def record_of(trained: FineTuned) -> dict[str, Any]:
     return {
         "quantkit": __version__,
         "base": trained.base,
+        "base_source": asdict(trained.base_source),
         "train": trained.data[0],
         "validation": trained.data[1],
         "config": asdict(trained.config),

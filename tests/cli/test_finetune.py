@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -85,6 +86,20 @@ def test_everything_is_in_the_record(run: Run, card: Path, photos: Path) -> None
     assert record["config"]["augmentation"]["flip"] is False
     assert document["out"] == "tiny-finetuned" and document["cost"] is None and document["resumed_epochs"] == 0
     assert 0 <= record["epochs"][0]["waiting"] <= 1 and record["epochs"][0]["images_per_second"] > 0
+
+
+def test_noise_is_trained_only_where_that_is_said(run: Run, card: Path, photos: Path) -> None:
+    card.write_text(card.read_text().replace('params = "tiny-0000.params"\n', ""))
+    refused = tuned(run, card, photos)
+    assert refused.exit_code == 2 and not Path("tiny-finetuned").exists()
+    assert "no trained weights of tiny can be had" in refused.stderr and "RANDOM" not in refused.stderr
+    assert "--weights FILE, or train it from scratch with --weights random" in refused.stderr
+    weights = card.with_name("tiny-0000.params")
+    for given, kind in (("random", "random"), (weights, "file")):
+        assert tuned(run, card, photos, "--weights", given, "--force").exit_code == 0
+        source = json.loads(Path("tiny-finetuned/training.json").read_text())["base_source"]
+        assert (source["network"], source["weights"]) == ("tiny", kind)
+    assert source["sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()
 
 
 def test_it_goes_on_to_int8(run: Run, card: Path, photos: Path, int8_engine: None) -> None:

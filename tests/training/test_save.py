@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.errors import UserError
+from quantkit.models.model import Source
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned
@@ -25,7 +26,8 @@ def trained() -> FineTuned:
         Epoch(1, 1.5, 0.1, 2.0, 100, 0.5, Validated(60, 45, 0.7)),
         Epoch(2, 1.2, 0.05, 2.0, 100, 0.0, Validated(60, 30, 0.9)),
     ]
-    return FineTuned(tiny(), TrainingConfig(epochs=3), epochs, 1, CLASSES, "base", ("photographs", "others"))
+    source = Source("resnet18", "file", "old.params", "ab" * 32)
+    return FineTuned(tiny(), TrainingConfig(epochs=3), epochs, 1, CLASSES, "base", source, ("photographs", "others"))
 
 
 def test_the_record_says_how_it_was_trained(tmp_path: Path) -> None:
@@ -34,6 +36,9 @@ def test_the_record_says_how_it_was_trained(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {SYMBOL, PARAMS, CARD, RECORD}
     record = json.loads((folder / RECORD).read_text())
     assert (record["base"], record["train"], record["validation"]) == ("base", "photographs", "others")
+    assert record["base_source"] == {
+        "network": "resnet18", "weights": "file", "location": "old.params", "sha256": "ab" * 32,
+    }  # fmt: skip
     assert (record["best_epoch"], record["stopped_early"], record["config"]["epochs"]) == (1, True, 3)
     assert [epoch["images_per_second"] for epoch in record["epochs"]] == [50.0, 50.0]
     assert [epoch["waiting"] for epoch in record["epochs"]] == [0.25, 0.0]
