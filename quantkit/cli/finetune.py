@@ -23,9 +23,8 @@ from quantkit.cli.training_options import (
     TrainedTarget,
     TrainingSamples,
     Varying,
-    config_of,
-    machines_of,
 )
+from quantkit.cli.training_request import check_varied, config_of, machines_of
 from quantkit.cli.training_summary import cost_rows, early_rows, speed_rows, trained_row
 from quantkit.units import percent
 
@@ -70,9 +69,9 @@ def finetune(
     """Train a network on your own classes.
 
     MODEL is a classifier: a name, a model card, a checkpoint or an ONNX file, as for `quantkit quantize`. With
-    --classes its last layer is replaced; the others begin as they are: where no trained weights are found, nothing
-    begins unless --weights random is given. It runs on MXNet's own training, in one process
-    with all its threads, or in several with --instances, which add up their gradients.
+    --classes its last layer is replaced; the others begin with trained weights, or with random ones if --weights random
+    is given. It runs on MXNet's own training, in one process with all its threads, or in several with --instances,
+    which add up their gradients.
 
     With --qat, an INT8 bundle is trained instead, with its own rounding in the loop, towards the scores of the FP32
     --reference; batch normalization is folded and frozen. The result is a bundle again. If no epoch agrees better with
@@ -88,7 +87,7 @@ def finetune(
     if aware.reference is not None or not aware.distill:
         odd = "--no-distill" if aware.reference is None else "--reference"
         raise click.UsageError(f"{odd} is for --qat; leave it out, or give --qat")
-    check_not_bundle(model)
+    check_not_bundle(model, "give the FP32 network it was made from, or train the bundle itself with --qat")
     from quantkit.training.config import TrainingConfig
 
     config = config_of(learning, varying, TrainingConfig())
@@ -107,6 +106,7 @@ def finetune(
     from quantkit.host.threads import worker_threads
     from quantkit.training.finetune import finetune as trained_on
 
+    check_varied(varying, samples.train)
     labels = _labels(samples.labels)
     loaded = _load_trained(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)

@@ -21,9 +21,8 @@ from quantkit.cli.training_options import (
     TrainedTarget,
     TrainingSamples,
     Varying,
-    config_of,
-    machines_of,
 )
+from quantkit.cli.training_request import check_varied, config_of, machines_of
 from quantkit.cli.training_summary import cost_rows, early_rows, speed_rows, trained_row
 from quantkit.units import percent
 
@@ -74,6 +73,7 @@ def quantization_aware(
 
     check_int8()
     config = config_of(learning, varying, QUANTIZATION_AWARE)
+    check_varied(varying, samples.train)
     original = load(terminal, aware.reference, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
     source = read_bundle(bundle)

@@ -39,8 +39,8 @@ def network_name(spec: str) -> str:
     return path.name
 
 
-def check_not_bundle(spec: str) -> None:
-    """Refuse bundles, where an FP32 network is needed, and specs without a name.
+def check_not_bundle(spec: str, remedy: str = "give the FP32 network it was made from") -> None:
+    """Refuse bundles, where an FP32 network is needed, and specs without a name; ``remedy`` is what bundles need.
 
     Raises:
         UserError: it is one of them.
@@ -48,7 +48,7 @@ def check_not_bundle(spec: str) -> None:
     if not Path(spec).name:
         raise UserError(f"{spec!r} is a folder; give a checkpoint's prefix in it, or a name from `quantkit models`")
     if is_bundle(spec):
-        raise UserError(f"{spec} is a bundle that quantkit made already; give the FP32 network it was made from")
+        raise UserError(f"{spec} is a bundle that quantkit made already; {remedy}")
 
 
 def check_bundle_target(path: Path, force: bool) -> None:

@@ -1,10 +1,10 @@
-"""The options of a training, and the configuration that they make."""
+"""The options of a training."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Optional
 
 import click
 
@@ -13,9 +13,7 @@ from quantkit.cli.options import option
 from quantkit.host.threads import MOST_DECODERS
 
 if TYPE_CHECKING:
-    from quantkit.training.config import TrainingConfig
     from quantkit.training.launch import KVStoreName
-    from quantkit.training.machines import Machines
 
 
 @dataclass(frozen=True)
@@ -249,37 +247,3 @@ class Varying:
         help="Mix samples in pairs, in shares of the Beta distribution with this parameter, such as 0.2; 0: never.  "
         "[default: 0]",
     )
-
-
-def config_of(learning: Learning, varying: Varying, usual: TrainingConfig) -> TrainingConfig:
-    """The configuration that options make of the usual one.
-
-    Raises:
-        UserError: a value is impossible.
-    """
-    varied = _given(varying)
-    mixup = {"mixup": varied.pop("mixup")} if "mixup" in varied else {}
-    augmentation = replace(usual.augmentation, **varied)
-    return replace(usual, **_given(learning), **mixup, augmentation=augmentation)
-
-
-def machines_of(parallel: Parallel) -> Optional[Machines]:
-    """The machines that train together; None: this one alone.
-
-    Raises:
-        UsageError: options are missing, or are for several machines.
-        UserError: a value is impossible.
-    """
-    from quantkit.training.machines import Machines
-
-    if parallel.machines == 1:
-        if parallel.machine or parallel.scheduler:
-            raise click.UsageError("--machine and --scheduler go with --machines; give it, too")
-        return None
-    if parallel.scheduler is None:
-        raise click.UsageError("--machines needs --scheduler HOST:PORT, the address of machine 0")
-    return Machines(parallel.machines, parallel.machine, parallel.scheduler)
-
-
-def _given(options: Union[Learning, Varying]) -> dict[str, Any]:
-    return {name: value for name, value in asdict(options).items() if value is not None and value != ()}

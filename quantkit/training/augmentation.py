@@ -68,6 +68,11 @@ NONE = Augmentation(1.0, False, 0.0)
 """Images as for inference."""
 
 
+def can_be_varied(sample: Sample) -> bool:
+    """Whether a sample is an image, not an array as a network reads it."""
+    return sample.image.dtype == np.uint8 and sample.image.ndim == 3
+
+
 def augmented(
     augmentation: Augmentation,
     preprocess: Preprocess,

@@ -22,7 +22,7 @@ from quantkit.errors import DataError, SampleError
 from quantkit.files.files import as_text
 from quantkit.host.memory import available_memory
 from quantkit.models.model import Model
-from quantkit.training.augmentation import augmented
+from quantkit.training.augmentation import augmented, can_be_varied
 from quantkit.training.config import TrainingConfig
 from quantkit.training.targets import mixed, smoothed
 from quantkit.units import counted
@@ -160,7 +160,7 @@ class Feed:
         else:
             sample = replace(sample, label=label_of(sample.label, sample.name))
         augmentation, preprocess = self.config.augmentation, self.model.preprocess
-        if preprocess is None or not augmentation.changes or sample.image.dtype != np.uint8 or sample.image.ndim != 3:
+        if preprocess is None or not augmentation.changes or not can_be_varied(sample):
             return prepare(sample, self.model.preparation, self.model.input_shape, self.classes)
         if not isinstance(sample.label, int) or sample.label < self.classes:
             random = Random(f"{self.config.seed} {epoch} {position}")

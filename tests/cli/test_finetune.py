@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -153,6 +153,7 @@ def test_an_older_result_is_kept_unless_force_is_given(run: Run, card: Path, pho
         (["--train", "nowhere"], "nowhere"),
         (["--patience", 2], "stopping early needs validation samples"),
         (["--optimizer", "lamb"], "'lamb' is not one of"),
+        (["--optimizer", "adamax", "--momentum", 0.8], "--momentum is for sgd, and the optimizer is adamax; leave it"),
     ],
 )
 def test_wrong_requests_are_told(run: Run, card: Path, photos: Path, more: list[Any], words: str) -> None:
@@ -228,6 +229,33 @@ def test_samples_that_are_no_images_are_learned_as_they_are(run: Run, checkpoint
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "classes = 7" in Path("tiny-finetuned/card.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        (("--flip",), "--flip"),
+        (("--no-flip", "--smallest-crop", 0.5), "--smallest-crop"),
+        (("--colour", 0.1), "--colour"),
+        (("--no-flip", "--smallest-crop", 1, "--colour", 0, "--mixup", 0.2), None),
+    ],
+)
+def test_options_that_vary_images_are_for_images(
+    run: Run, checkpoint: Path, samples: Path, given: Sequence[Any], refused: Optional[str]
+) -> None:
+    words = ("--input-shape", SHAPE, "--train", samples, "--epochs", 1, "--batch-size", 8)
+    result = run("finetune", checkpoint, *words, *given)
+    if refused is None:
+        assert result.exit_code == 0, result.stderr
+    else:
+        assert result.exit_code == 2 and f"{refused} varies images, and samples.npz holds arrays" in result.stderr
+        assert not Path("tiny-finetuned").exists()
+
+
+def test_an_image_that_is_damaged_may_come_first_where_images_are_varied(run: Run, card: Path, tmp_path: Path) -> None:
+    folder = digits_folder(tmp_path / "digits", 24, (0,))
+    words = ("--resize", 16, "--crop", 16, "--classes", 10, "--flip")
+    assert tuned(run, card, folder, *words, "--skip-bad", 1).exit_code == 0
 
 
 @pytest.mark.requires("two-cpus")
@@ -319,6 +347,8 @@ def test_instances_train_a_bundle_towards_labels(run: Run, card: Path, photos: P
             ["--reference", "tiny.toml", "--label-smoothing", 0.1],
             "--label-smoothing (label_smoothing) is for labels; leave it out, or",
         ),
+        (["--reference", "tiny.toml", "--momentum", 0.9], "--momentum is for sgd, and the optimizer is adam"),
+        (["--reference", "tiny.toml", "--train", "arrays.npz", "--flip"], "--flip varies images, and arrays.npz holds"),
         (["--reference", "tiny.toml", "--out", "."], "--out . has no name of its own"),
     ],
 )
@@ -326,8 +356,17 @@ def test_what_is_not_for_a_bundle_is_told(
     run: Run, card: Path, photos: Path, int8_engine: None, more: list[Any], words: str
 ) -> None:
     assert run("quantize", card, "--calib-data", photos, "--preset", "none", "--no-latency").exit_code == 0
+    np.savez("arrays.npz", x=np.zeros((16, 3, 16, 16), np.float32))
     result = run("finetune", "tiny-int8", "--qat", "--train", photos, *more)
     assert result.exit_code == 2 and words in result.stderr
+
+
+def test_a_bundle_is_for_qat(run: Run, card: Path, photos: Path) -> None:
+    Path("tiny-int8").mkdir()
+    Path("tiny-int8", MANIFEST).touch()
+    result = tuned(run, Path("tiny-int8"), photos)
+    assert result.exit_code == 2 and "or train the bundle itself with --qat" in result.stderr
+    assert "--qat" not in run("quantize", "tiny-int8").stderr
 
 
 def test_the_help_states_the_defaults(run: Run) -> None:
