@@ -100,8 +100,9 @@ if TYPE_CHECKING:
     from quantkit.training.epoch import Epoch
     from quantkit.training.finetune import FineTuned, finetune
     from quantkit.training.machines import Machines
-    from quantkit.training.quantization_aware import TrainedInt8, train_quantized
+    from quantkit.training.quantization_aware import train_quantized
     from quantkit.training.save import save_trained
+    from quantkit.training.trained_int8 import TrainedInt8
     from quantkit.training.validation import Validated
 
 __all__ = [
@@ -210,8 +211,9 @@ _NAMES = {
     "quantkit.training.epoch": ("Epoch",),
     "quantkit.training.finetune": ("FineTuned", "finetune"),
     "quantkit.training.machines": ("Machines",),
-    "quantkit.training.quantization_aware": ("TrainedInt8", "train_quantized"),
+    "quantkit.training.quantization_aware": ("train_quantized",),
     "quantkit.training.save": ("save_trained",),
+    "quantkit.training.trained_int8": ("TrainedInt8",),
     "quantkit.training.validation": ("Validated",),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional, Union, assert_type
 
@@ -168,6 +168,7 @@ def training(out: Path) -> None:
     nearer = quantkit.train_quantized(quantized, "train.rec", "val.rec", distill=False)
     assert_type(nearer, quantkit.TrainedInt8)
     assert_type(nearer.network, quantkit.QuantizedModel)
+    assert_type(nearer.network.training, Optional[Mapping[str, Any]])
     machines = quantkit.Machines(2, 0, "10.0.0.1:9000")
     quantkit.finetune(model, "train.rec", instances="core", machines=machines)
 

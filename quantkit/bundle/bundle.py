@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -28,6 +28,7 @@ from quantkit.bundle.file_names import (
     SIGNALS,
     SYMBOL,
     TABLE,
+    TRAINING,
 )
 from quantkit.bundle.manifest import Manifest
 from quantkit.bundle.manifest_file import manifest_text, read_manifest
@@ -40,7 +41,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.drift.reference import DriftReference, read_reference
 from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.files.schema import Many, first_fault
-from quantkit.files.text import MEBIBYTE, read_bytes
+from quantkit.files.text import MEBIBYTE, read_bytes, read_json
 from quantkit.formats.npz import read_npz
 from quantkit.formats.onnx.parts import parts_problem
 from quantkit.formats.onnx.writing.conversion import ENGINE_OPERATORS, WRITTEN_OPERATORS
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _LARGEST_OPERATORS = 64 * MEBIBYTE
+_LARGEST_RECORD = 64 * MEBIBYTE
 # Protocol buffers are limited to 2 GiB.
 _LARGEST_ONNX = 2048 * MEBIBYTE
 
@@ -296,6 +298,24 @@ class Bundle:
             return read_reference(self.directory / SIGNALS)
         except DataError as error:
             raise damaged(self.directory, SIGNALS, error) from error
+
+    @property
+    def training(self) -> Optional[Mapping[str, Any]]:
+        """How the network was trained with its quantization, as JSON values; None where it was not.
+
+        Raises:
+            BundleError: the file holds something else.
+        """
+        return self._unmixed(self._read_training) if TRAINING in self.manifest.files else None
+
+    def _read_training(self) -> Mapping[str, Any]:
+        try:
+            record = read_json(self.directory / TRAINING, _LARGEST_RECORD)
+        except (OSError, ValueError) as error:
+            raise damaged(self.directory, TRAINING, error) from error
+        if not isinstance(record, dict):
+            raise damaged(self.directory, TRAINING, "it is no JSON object")
+        return record
 
     def _unmixed(self, read: Callable[[], _Read]) -> _Read:
         """The result of ``read``, if the files still are this bundle's afterwards."""

@@ -25,6 +25,7 @@ FUSED_SYMBOL = "fused-symbol.json"
 FUSED_PARAMS = "fused-0000.params"
 QUANTIZATION = "quantization.json"
 SIGNALS = "signals.npz"
+TRAINING = "training.json"
 
 ONNX_FILES: Mapping[LstmForm, str] = {"qdq": ONNX, "dynamic": "model-dynamic.onnx"}
 """The network's ONNX files by the form of their INT8 LSTM layers; without such layers there is one file."""
@@ -38,7 +39,7 @@ REQUIRED_INT8 = REQUIRED | {TABLE, CONFIG, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZAT
 The fused network takes its parameters from ``PARAMS``, and those that are not there from ``FUSED_PARAMS``.
 """
 
-KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, SIGNALS, *ONNX_FILES.values()}
+KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, SIGNALS, TRAINING, *ONNX_FILES.values()}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)

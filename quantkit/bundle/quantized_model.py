@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class QuantizedModel:
         left_out: the samples that ``quantize`` has left out, since they cannot be read or used.
         drift: the signals of the samples that the agreement was measured on, which a deployment compares its own with;
             None where it was not, or on the default samples, which are typical of nobody's.
+        training: how it was trained with its quantization, as JSON values; None where it was not.
     """
 
     source: FusedModel
@@ -79,6 +80,7 @@ class QuantizedModel:
     speed: Optional[SpeedProof] = None
     left_out: tuple[LeftOut, ...] = ()
     drift: Optional[DriftReference] = None
+    training: Optional[Mapping[str, Any]] = None
 
     def __repr__(self) -> str:
         """The network's name, how much of it is INT8, and the agreement with FP32 if it is known."""
@@ -127,7 +129,9 @@ class QuantizedModel:
         check_formats(formats)
         forms: tuple[LstmForm, ...] = ("qdq", "dynamic") if self.network.int8_lstms else ("qdq",)
         onnx = {form: self._onnx(lstm=form) for form in forms if ONNX in formats}
-        quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement, self.drift)
+        quantization = Quantization(
+            self.network, self.table, self.config, self.settings, self.agreement, self.drift, self.training
+        )
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
     def to_onnx(

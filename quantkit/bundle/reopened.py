@@ -36,5 +36,12 @@ def reopened(bundle: Bundle, model: Model, data: CalibrationData) -> QuantizedMo
         )
     source = replace(source, model=replace(source.model, notes=bundle.manifest.notes))
     return QuantizedModel(
-        source, table, bundle.network, config, settings.algorithms, mixed=settings.mixed, speed=settings.speed
+        source,
+        table,
+        bundle.network,
+        config,
+        settings.algorithms,
+        mixed=settings.mixed,
+        speed=settings.speed,
+        training=bundle.training,
     )

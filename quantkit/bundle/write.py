@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from quantkit.bundle.file_names import (
     SIGNALS,
     SYMBOL,
     TABLE,
+    TRAINING,
 )
 from quantkit.bundle.manifest import (
     AgreementResult,
@@ -75,7 +76,8 @@ from quantkit.version import __version__
 class Quantization:
     """What an INT8 bundle holds besides its fused model: the quantized network, how it was made, and its agreement.
 
-    ``drift`` are the signals of the samples of the agreement; None where they are not known.
+    ``drift`` are the signals of the samples of the agreement; None where they are not known. ``training`` says how it
+    was trained with its quantization, as JSON values; None where it was not.
     """
 
     network: QuantizedGraph
@@ -84,6 +86,7 @@ class Quantization:
     settings: Settings
     agreement: Optional[Agreement]
     drift: Optional[DriftReference] = None
+    training: Optional[Mapping[str, Any]] = None
 
 
 def write_bundle(
@@ -113,6 +116,9 @@ def write_bundle(
             (new / ONNX_FILES[form]).write_bytes(content)
         if quantization.drift is not None:
             (new / SIGNALS).write_bytes(reference_bytes(quantization.drift))
+        if quantization.training is not None:
+            record = json.dumps(quantization.training, indent=1, ensure_ascii=False, allow_nan=False)
+            _write_text(new / TRAINING, f"{record}\n")
         lowered = write_quantized(quantization.network, new)
         operators = explain(source.fused, quantization.network.plan, source.model.standing_for_inputs)
         sample = stored_sample(source, quantization.table, keep_sample)

@@ -28,7 +28,7 @@ from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
-    from quantkit.training.quantization_aware import TrainedInt8
+    from quantkit.training.trained_int8 import TrainedInt8
 
 
 def quantization_aware(
@@ -135,6 +135,7 @@ def _show(
         "train": trained.data[0],
         "validation": trained.data[1],
         "config": asdict(trained.config),
+        "distill": trained.distill,
         "before": None if trained.before is None else asdict(trained.before),
         "epochs": [document_of(epoch) for epoch in trained.epochs],
         "best_epoch": trained.best,

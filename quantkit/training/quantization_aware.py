@@ -7,7 +7,7 @@ through, and ranges are learned. What is learned are the scores of the FP32 netw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Optional, Union
@@ -15,7 +15,6 @@ from typing import Optional, Union
 import numpy as np
 
 from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
-from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
@@ -31,7 +30,6 @@ from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.class_folders import check_order
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
-from quantkit.training.epoch import Epoch
 from quantkit.training.feed import readable_in_any_order
 from quantkit.training.head import classes_of
 from quantkit.training.launch import KVStoreName
@@ -42,37 +40,11 @@ from quantkit.training.simulated.trained_form import TrainedForm, trained_form
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable, before_softmax
-from quantkit.training.validation import Validated, validated
+from quantkit.training.trained_int8 import TrainedInt8, with_record
+from quantkit.training.validation import validated
 
 QUANTIZATION_AWARE = TrainingConfig(epochs=6, optimizer="adam", weight_decay=0.0, warmup_epochs=0.0, augmentation=NONE)
 """The default: images as for inference. Steps change weights by shares of their channel's magnitude."""
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedInt8:
-    """An INT8 network after quantization-aware training.
-
-    Attributes:
-        network: the best of all epochs on the validation samples, or the network as it was if none is better.
-        config: how it was trained.
-        epochs: what each epoch brought; ``validated`` counts agreement with FP32.
-        best: the number of the best one; 0: the network as it was.
-        before: the agreement with FP32 before; None without validation samples.
-        data: the names of the training and, if any, of the validation samples.
-        left_out: the training samples that could not be used.
-        validation_left_out: the validation samples that could not be used.
-        resumed: how many epochs an earlier run had done.
-    """
-
-    network: QuantizedModel
-    config: TrainingConfig
-    epochs: Sequence[Epoch]
-    best: int
-    before: Optional[Validated]
-    data: tuple[str, Optional[str]]
-    left_out: tuple[LeftOut, ...] = ()
-    validation_left_out: tuple[LeftOut, ...] = ()
-    resumed: int = 0
 
 
 def train_quantized(
@@ -164,9 +136,10 @@ def train_quantized(
     result = _trained(quantized, simulated, form.values(reached.best), samples) if better else quantized
     if result.agreement is None:
         result = measure_agreement(result, unlabelled(samples))
-    return TrainedInt8(
+    trained = TrainedInt8(
         result,
         config,
+        distill,
         reached.epochs,
         reached.best_epoch if better else 0,
         before,
@@ -174,6 +147,7 @@ def train_quantized(
         *reached.unused,
         len(begun.epochs) if begun else 0,
     )
+    return with_record(trained)
 
 
 def teacher_of(model: Model) -> Teacher:

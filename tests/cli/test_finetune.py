@@ -309,6 +309,9 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
     assert "epoch 2/2: loss" in result.stderr and "agreement" in result.stderr
     assert "with FP32 on photos" in result.stdout
     assert run("verify", "b-int8-qat").exit_code == 0
+    record = json.loads(Path("b-int8-qat/training.json").read_text())
+    assert record["validation"] == "photos" and len(record["epochs"]) == record["config"]["epochs"] == 2
+    assert not Path("b-int8/training.json").exists()
     assert not Path("b-int8-qat.checkpoint").exists()
     again = run("finetune", "b-int8", "--qat", *words, "--force", "--json")
     document = json.loads(again.stdout)

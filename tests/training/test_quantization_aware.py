@@ -25,8 +25,9 @@ from quantkit.quantization.goal import Goal
 from quantkit.training.augmentation import NONE
 from quantkit.training.config import OptimizerName
 from quantkit.training.epoch import Epoch
-from quantkit.training.quantization_aware import QUANTIZATION_AWARE, TrainedInt8, train_quantized, trainable_of
+from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized, trainable_of
 from quantkit.training.simulated.training_graph import training_graph
+from quantkit.training.trained_int8 import TrainedInt8
 from tests.training.conftest import SIZE, coloured, tiny
 from tests.training.test_class_folders import folders
 from tests.training.test_instances import stored
@@ -71,15 +72,22 @@ def test_the_integers_are_those_that_were_trained(spoiled: QuantizedModel, tmp_p
     bundle = result.network.save(tmp_path / "trained")
     assert np.array_equal(run(read_bundle(bundle).graph, {"data": data})[0], expected)
     assert verify_bundle(bundle).ok
-    assert read_bundle(bundle).manifest.notes == ("trained with its quantization on coloured",)
+    opened = read_bundle(bundle)
+    assert opened.manifest.notes == ("trained with its quantization on coloured",)
+    assert opened.training is not None and opened.training["best_epoch"] == result.best
+    assert opened.training["distill"] is True and opened.training["config"]["learning_rate"] == 1e-2
+    assert [epoch["validated"]["correct"] for epoch in opened.training["epochs"]] == [
+        epoch.validated.correct for epoch in result.epochs if epoch.validated
+    ]
 
 
 def test_what_does_not_become_better_stays_as_it_was(spoiled: QuantizedModel) -> None:
     result = trained(spoiled, config=replace(CONFIG, learning_rate=1e-30, epochs=1))
-    assert result.best == 0 and result.network is spoiled
+    assert result.best == 0 and result.network.network is spoiled.network
+    assert result.network.training is not None and result.network.training["best_epoch"] == 0
     # A rate that destroys the network does not reach the result either.
     destroyed = trained(spoiled, config=replace(CONFIG, learning_rate=30.0, epochs=1, warmup_epochs=0))
-    assert destroyed.best == 0 and destroyed.network is spoiled
+    assert destroyed.best == 0 and destroyed.network.network is spoiled.network
 
 
 class Interrupted(Exception):
@@ -96,6 +104,7 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(spoiled: Quanti
     assert resumed.resumed == 1
     first, second = (result.network.network.graph.params for result in (resumed, whole))
     assert all(np.array_equal(first[name], value) for name, value in second.items())
+    assert resumed.network.training == whole.network.training is not None
 
 
 @pytest.mark.requires("two-cpus")
@@ -209,6 +218,7 @@ def test_what_stays_as_it_was_has_its_notes_and_its_agreement(spoiled: Quantized
     result = trained(opened, config=replace(CONFIG, learning_rate=1e-30, epochs=1))
     assert result.best == 0 and result.network.agreement is not None and result.network.drift is not None
     assert result.network.source.model.notes == ("trained with its quantization on coloured",)
+    assert result.network.training is not None and result.network.training["earlier"] == bundle.training
 
 
 def test_samples_of_which_some_have_labels_are_learned_from(spoiled: QuantizedModel) -> None:
