@@ -92,16 +92,21 @@ class Preprocessing:
     )
 
 
-def skip_bad_option() -> int:
-    """The field for how many samples may be left out."""
+_SKIP_BAD_HELP = (
+    "Leave out up to N images (of folders, .rec files, shards) that are damaged or cannot be used. They are named at "
+    "the end, and with --json."
+)
+
+
+def skip_bad_option(text: str = _SKIP_BAD_HELP) -> int:
+    """The field for how many samples may be left out; ``text`` is the help."""
     bad: int = option(
         "--skip-bad",
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
         metavar="N",
-        help="Leave out up to N images (of folders, .rec files, shards) that are damaged or cannot be used. They are "
-        "named at the end, and with --json.",
+        help=text,
     )
     return bad
 

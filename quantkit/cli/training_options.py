@@ -51,7 +51,11 @@ class TrainingSamples:
         metavar="N",
         help="Threads that decode and vary images.  [default: one for each processor, 16 at most]",
     )
-    skip_bad: int = skip_bad_option()
+    skip_bad: int = skip_bad_option(
+        "Replace up to N images of --train (of folders, .rec files, shards) that are damaged or cannot be used by the "
+        "ones after them, and leave out up to N of --val; each of several instances as many. They are named at the "
+        "end, and with --json."
+    )
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,8 @@ class Varying:
     flip: Optional[bool] = option(
         "--flip/--no-flip",
         default=None,
-        help="Mirror every other image; not for digits or letters.  [default: flip, with --qat no-flip]",
+        help="Mirror each image with a probability of one half; not for digits or letters.  [default: flip, with "
+        "--qat no-flip]",
     )
     colour: Optional[float] = option(
         "--colour",

@@ -35,7 +35,8 @@ class Augmentation:
         smallest_crop: a part of the image is cut out and scaled to the network's input, with an area of at least this
             share of the whole and a ratio of its sides from 3/4 to 4/3 (Szegedy et al. 2015, "Going Deeper with
             Convolutions", section 6); 1: the image is preprocessed as for inference.
-        flip: half of the images are mirrored, left to right. Wrong for digits, letters and signs.
+        flip: each image is mirrored, left to right, with a probability of one half. Wrong for digits, letters and
+            signs.
         colour: brightness, contrast and saturation are multiplied by up to 1 + this and down to 1 - this, each drawn
             uniformly, in this order, and then what is beyond black and white is cut off; 0: they stay.
 
