@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -58,6 +57,7 @@ from quantkit.evaluation.agreement import Agreement
 from quantkit.files.bundles import MANIFEST
 from quantkit.files.files import sha256_of
 from quantkit.files.folders import replacing
+from quantkit.formats.npz import write_npz
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.ir.operators import scores_kind
@@ -216,9 +216,8 @@ def _classes(model: Model, shapes: Sequence[tuple[int, ...]]) -> int:
 def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:
     """``input`` and ``output0``, ``output1``, ... with their batch axes of 1."""
     arrays = {f"output{index}": output for index, output in enumerate(outputs)}
-    archive = io.BytesIO()  # an archive on disk that fails halfway would raise again when it is collected
-    np.savez(archive, input=data, **arrays)  # type: ignore[arg-type]
-    path.write_bytes(archive.getbuffer())
+    with open(path, "wb") as file:
+        write_npz(file, {"input": data, **arrays})
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -8,7 +8,6 @@ Writing replaces a link itself, not the file that it leads to.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from quantkit.files.cache import bound_workloads, touch, use
 from quantkit.files.contained import file_in
 from quantkit.files.folders import whole_folder
 from quantkit.files.text import read_json
+from quantkit.formats.npz import write_npz
 from quantkit.ir.graph import Graph
 from quantkit.progress import Tell
 
@@ -100,10 +100,8 @@ def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
     use(path)
     if not path.is_file():
         outputs = make()
-        archive = io.BytesIO()  # an archive that fails halfway would raise once more when it is deleted
-        np.savez(archive, *outputs)
         with files.writing(_without_link(path)) as file:
-            file.write(archive.getbuffer())
+            write_npz(file, {f"arr_{number}": output for number, output in enumerate(outputs)})
     _used(path)
     return path
 
