@@ -47,7 +47,7 @@ def check_order(data: Optional[CalibrationData], labels: Sequence[str]) -> None:
     """Make sure that folders of classes do not permute a network's labels: folders are numbered by sorted names.
 
     Raises:
-        UserError: they are not.
+        UserError: they do.
     """
     names = _names(data)
     if names != tuple(labels) and sorted(names) == sorted(labels):
