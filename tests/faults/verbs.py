@@ -224,10 +224,11 @@ def _after(epochs: int) -> Any:
 
     from quantkit.training.checkpoint import Checkpoint
     from quantkit.training.epoch import Epoch
+    from quantkit.training.unused import Unused
 
     weight = {"weight": np.full((8, 8), epochs, np.float32)}
     done = [Epoch(number, 0.5, 0.1, 3.0, 64, 0.0, None) for number in range(1, epochs + 1)]
-    return Checkpoint("training", done, weight, weight, epochs)
+    return Checkpoint("training", done, weight, weight, epochs, Unused())
 
 
 def analyze(base: Path) -> Verb:

@@ -178,7 +178,7 @@ def test_each_epoch_is_told_when_its_checkpoint_is_there(tmp_path: Path) -> None
 def test_a_checkpoint_of_a_training_that_is_done_fits_its_network() -> None:
     training, parallel = loop(Alone()), DataParallel(None, None, "dist_sync", compress=False, workers=None)
     reached = training.run(None, silent, untold)
-    assert parallel.run(training, reached, silent, untold)[0] is reached
+    assert parallel.run(training, reached, silent, untold) is reached
     with pytest.raises(UserError, match=r"its parameter 'dense_bias' is not the network's; begin anew with --restart"):
         parallel.run(training, replace(reached, best={}), silent, untold)
 

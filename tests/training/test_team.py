@@ -75,7 +75,7 @@ class Timed:
         return True
 
 
-MET, UNUSED = {"step": 0}, {"unused": ((), ())}
+MET, DONE = {"step": 0}, {"done": True}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_instances_hang_that_are_silent_for_much_longer_than_before(
     said: list[tuple[float, Optional[dict[str, Any]]]], patience: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def listened(silence: float) -> None:
-        one, team = Timed([*said, (silence, None), (0, UNUSED)]), Team(JOB, [], Machines(2, 0, "10.0.0.1:9000"))
+        one, team = Timed([*said, (silence, None), (0, DONE)]), Team(JOB, [], Machines(2, 0, "10.0.0.1:9000"))
         monkeypatch.setattr(team, "_instances", [one])
         monkeypatch.setattr("quantkit.training.team.wait", one.wait)
         monkeypatch.setattr("quantkit.training.team.time.monotonic", lambda: one.now)
