@@ -103,14 +103,14 @@ def finetune(
 
         check_bundle_target(int8, target.force)
         check_int8()
-    from quantkit.host.threads import worker_threads
+    from quantkit.training.feed_workers import usual_workers
     from quantkit.training.finetune import finetune as trained_on
 
     check_varied(varying, samples.train)
     labels = _labels(samples.labels)
     loaded = _load_trained(terminal, model, loading, preprocessing)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
-    workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
+    workers = usual_workers(loaded.input_shape) if samples.workers is None and parallel.alone else samples.workers
     report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour)
     begun = time.monotonic()
     trained = trained_on(
@@ -215,7 +215,7 @@ def _tables(
     if best.validated is not None:
         judged = f"{best.validated.samples} of {trained.data[1]}, after epoch {best.number}"
         rows.append(("accuracy", f"top-1 {percent(best.validated.top1)} on {judged}"))
-    rows += [*speed_rows(epochs, workers), *cost_rows(result["cost"], trained.resumed)]
+    rows += [*speed_rows(epochs, workers, trained.model.input_shape), *cost_rows(result["cost"], trained.resumed)]
     if evaluation is not None:
         rows += _int8_rows(evaluation)
     if "int8" in result:

@@ -68,7 +68,7 @@ def quantization_aware(
     from quantkit.bundle.reopened import reopened
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
-    from quantkit.host.threads import worker_threads
+    from quantkit.training.feed_workers import usual_workers
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
 
     check_int8()
@@ -80,7 +80,7 @@ def quantization_aware(
     formats = FORMATS if source.holds_onnx else (MXNET,)
     check_formats(formats)
     quantized = reopened(source, original, skipping(load_data(samples.train), samples.skip_bad))
-    workers = worker_threads() if samples.workers is None and parallel.alone else samples.workers
+    workers = usual_workers(original.input_shape) if samples.workers is None and parallel.alone else samples.workers
     report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour, "agreement")
     begun = time.monotonic()
     trained = train_quantized(
@@ -152,7 +152,7 @@ def _show(
         trained_row(epochs, config.epochs, trained.data[0]),
         *early_rows(epochs, config.epochs, config.patience),
         *_agreement_rows(trained, evaluation),
-        *speed_rows(epochs, workers),
+        *speed_rows(epochs, workers, trained.network.source.model.input_shape),
         *cost_rows(cost, trained.resumed),
     ]
     terminal.show(result, title, grid_of(rows))

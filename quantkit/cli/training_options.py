@@ -49,7 +49,8 @@ class TrainingSamples:
         "--workers",
         type=click.IntRange(min=0, max=MOST_DECODERS),
         metavar="N",
-        help="Threads that decode and vary images.  [default: one for each processor, 16 at most]",
+        help="Threads that decode and vary images.  [default: one for each processor, 16 at most; one for "
+        "inputs of fewer than 128 x 128 pixels]",
     )
     skip_bad: int = skip_bad_option(
         "Replace up to N images of --train (of folders, .rec files, shards) that are damaged or cannot be used by the "

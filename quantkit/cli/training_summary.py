@@ -29,14 +29,15 @@ def early_rows(epochs: Sequence[Epoch], wanted: int, patience: Optional[int]) ->
     return [("", f"stopped early: nothing better for {counted(patience or 0, 'epoch')}")]
 
 
-def speed_rows(epochs: Sequence[Epoch], workers: Optional[int]) -> list[Row]:
+def speed_rows(epochs: Sequence[Epoch], workers: Optional[int], input_shape: Sequence[int]) -> list[Row]:
     """How fast a network was trained, and what its feed cost.
 
     Args:
         epochs: those of the training.
         workers: threads that prepared batches for each process; None: it is not known.
+        input_shape: of a sample, as the network reads it.
     """
-    from quantkit.training.epoch import enough_workers
+    from quantkit.training.feed_workers import enough_workers
 
     seconds = sum(epoch.seconds for epoch in epochs)
     waiting = sum(epoch.waited for epoch in epochs) / seconds
@@ -44,8 +45,9 @@ def speed_rows(epochs: Sequence[Epoch], workers: Optional[int]) -> list[Row]:
         ("speed", f"{sum(epoch.samples for epoch in epochs) / seconds:.1f} images/s"),
         ("feed", f"{percent(waiting)} of the time waiting for data"),
     ]
-    if waiting > _WAITING and workers is not None:
-        enough = min(MOST_DECODERS, enough_workers(workers, waiting))
+    enough = None if workers is None else enough_workers(workers, waiting, input_shape)
+    if waiting > _WAITING and enough is not None:
+        enough = min(MOST_DECODERS, enough)
         rows.append(("", f"about --workers {enough} would keep up, on as many free processors"))
     return [*rows, ("time", f"{seconds / 60:.1f} minutes of training")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
@@ -64,17 +63,3 @@ def epoch_of(facts: Mapping[str, Any]) -> Epoch:
 def document_of(epoch: Epoch) -> dict[str, Any]:
     """What an epoch has brought, as JSON values."""
     return {**asdict(epoch), "images_per_second": epoch.throughput, "waiting": epoch.waiting}
-
-
-def enough_workers(workers: int, waiting: float) -> int:
-    """How many workers would prepare samples as fast as the network takes them.
-
-    While the network waits a share w of the time, k workers prepare what it takes in 1 - w of it: k / (1 - w) keep up.
-    Without workers, samples are prepared in w of the time: w / (1 - w) workers would do so while the network works.
-
-    Args:
-        workers: how many there were; 0: the network itself waited while samples were prepared.
-        waiting: the share of the time in which the network waited, from 0 and below 1.
-    """
-    # Of 2 / (1 - 0.9), the last digit must not make 21.
-    return max(workers, 1, math.ceil((workers or waiting) / (1 - waiting) - 1e-9))

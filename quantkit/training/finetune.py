@@ -11,7 +11,7 @@ from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import are_labelled, skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, UserError
-from quantkit.host.threads import decoders_asked, worker_threads
+from quantkit.host.threads import decoders_asked
 from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model, Source
@@ -21,6 +21,7 @@ from quantkit.training.class_folders import check_order, folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
+from quantkit.training.feed_workers import usual_workers
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Loop, Told, untold
@@ -97,7 +98,8 @@ def finetune(
         classes: how many classes the samples have: the network gets a new last layer. None: it keeps its own.
         labels: the names of the classes; if none are given, those of the folders, where each class has one.
         config: how to train; None: ``TrainingConfig()``.
-        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used.
+        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used, or one
+            alone where the network reads fewer than 128 x 128 pixels.
         skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
             used.
         checkpoint: a file for the state after each epoch. If it is there, the training goes on from it, exactly as if
@@ -138,7 +140,9 @@ def finetune(
     held = parallel.validation_samples(base, validation_data, skip_bad)
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
-    inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, checkpoint)
+    inputs = LoopInputs(
+        samples, held, config, usual_workers(base.input_shape) if workers is None else workers, checkpoint
+    )
     loop = inputs.loop(base, trainable_classifier(base, config))
     loop = replace(loop, identity=parallel.identity(loop))
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)

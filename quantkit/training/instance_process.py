@@ -52,7 +52,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.backends.mxnet.checkpoint import read_checkpoint as read_graph
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
-    from quantkit.host.threads import threads_asked, worker_threads
+    from quantkit.host.threads import threads_asked
     from quantkit.models.load import load_model
     from quantkit.training.augmentation import Augmentation
     from quantkit.training.checkpoint import read_checkpoint
@@ -60,6 +60,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.feed import readable_in_any_order
+    from quantkit.training.feed_workers import usual_workers
     from quantkit.training.finetune import trainable_classifier
     from quantkit.training.horovod import Horovod
     from quantkit.training.horovod_cycle import cycle_time
@@ -86,7 +87,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     if job.validation is not None:
         everything = skipping(load_data(job.validation), job.skip_bad[1])
         held = share_of(model, everything, communication.rank, communication.instances, beside)
-    workers = worker_threads() if job.workers is None else job.workers
+    workers = usual_workers(model.input_shape) if job.workers is None else job.workers
     path = Path(job.checkpoint)
     inputs = LoopInputs(samples, held, config, workers, path if leads else None, communication, job.identity)
     if job.simulated is None:

@@ -18,7 +18,7 @@ from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
 from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
-from quantkit.host.threads import decoders_asked, worker_threads
+from quantkit.host.threads import decoders_asked
 from quantkit.kinds import of_kind
 from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model
@@ -31,6 +31,7 @@ from quantkit.training.class_folders import check_order
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.feed import readable_in_any_order
+from quantkit.training.feed_workers import usual_workers
 from quantkit.training.head import classes_of
 from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Told, untold
@@ -77,7 +78,7 @@ def train_quantized(
             and the network as it was where no epoch is better. None: the last epoch is.
         config: how to train. ``freeze`` names parameters: weights, biases, and ``*_log_range``.
         distill: learn the scores of FP32; else the labels.
-        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used.
+        workers: threads that decode and vary images, 0 to 256; None: as ``finetune``.
         skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
             used.
         checkpoint: a file for the state after each epoch, from which an interrupted training goes on.
@@ -120,7 +121,7 @@ def train_quantized(
     form, network = trainable_of(simulated, config.freeze)
     samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))
     held = parallel.validation_samples(model, validation_data, skip_bad)
-    inputs = LoopInputs(samples, held, config, worker_threads() if workers is None else workers, path)
+    inputs = LoopInputs(samples, held, config, usual_workers(model.input_shape) if workers is None else workers, path)
     loop = inputs.loop(model, network, teacher_of(model), distill)
     loop = replace(loop, identity=parallel.identity(loop))
     parallel.check(loop)

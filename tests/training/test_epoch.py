@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from quantkit.training.epoch import Epoch, enough_workers
+from quantkit.training.epoch import Epoch
 from quantkit.training.validation import Validated
 
 
@@ -21,11 +19,3 @@ def test_more_correct_ones_or_a_smaller_loss_are_better() -> None:
     assert epoch(2, 50, 0.9).better_than(epoch(1, 50, 1.0))
     assert not epoch(2, 50, 1.0).better_than(epoch(1, 50, 1.0))
     assert not epoch(2, 49, 0.1).better_than(epoch(1, 50, 1.0))
-
-
-@pytest.mark.parametrize(
-    ("workers", "waiting", "enough"),
-    [(2, 0.0, 2), (2, 0.5, 4), (3, 0.1, 4), (1, 0.75, 4), (2, 0.9, 20), (0, 0.5, 1), (0, 0.8, 4)],
-)
-def test_workers_that_would_keep_up(workers: int, waiting: float, enough: int) -> None:
-    assert enough_workers(workers, waiting) == enough
