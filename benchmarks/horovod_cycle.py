@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Optional
+from typing import Any, Optional
 
 from command_line import ROUNDS, Document, arguments, rows_page, run, table, write_rows
 from training_scaling import Subject, one_turn, share, stored
@@ -25,7 +25,7 @@ import quantkit
 from quantkit.files.folders import scratch_folder
 from quantkit.training.horovod_cycle import cycle_time
 
-COLUMNS = ("network", "batch of an instance", "cycle time, ms", "images/s", "of quantkit's cycle time, %")
+COLUMNS = ("network", "batch of an instance", "cycle time, ms", "images/s", "throughput, % of that with quantkit's")
 SUBJECTS = (
     Subject("cifar_resnet20_v1", 32, 32, 40),
     Subject("mobilenet1.0", 256, 16, 8),
@@ -72,7 +72,7 @@ def of_network(subject: Subject, rounds: int) -> Iterator[Row]:
         images = stored(scratch / "images.npz", subject, _INSTANCES)
         for _ in range(rounds):
             for cycle in shuffled.sample(cycles, len(cycles)):
-                with _set(cycle):
+                with _inherited(cycle):
                     turn = one_turn(model, images, subject, _INSTANCES, "horovod", _EPOCHS)
                 found[cycle].append(turn.throughput)
     own = round(cycle_time(model, subject.batch, 1), 1)
@@ -81,7 +81,7 @@ def of_network(subject: Subject, rounds: int) -> Iterator[Row]:
 
 
 @contextmanager
-def _set(cycle: Optional[int]) -> Iterator[None]:
+def _inherited(cycle: Optional[int]) -> Iterator[None]:
     """Have instances inherit a cycle time, or none."""
     with ExitStack() as stack:
         before = os.environ.pop(_VARIABLE, None)
@@ -102,10 +102,10 @@ def page(document: Document) -> str:
     return rows_page(document, COLUMNS, lines(document), note)
 
 
-def lines(document: Mapping[str, object]) -> Iterator[str]:
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The rows of the table."""
     own: Sequence[float] = ()
-    for row in (Row(**each) for each in document["rows"]):  # type: ignore[attr-defined]
+    for row in (Row(**each) for each in document["rows"]):
         own = row.throughput if row.own else own
         compared = "100" if row.own else share(row.throughput, own)
         facts = (row.network, row.batch, f"{row.cycle:g}", f"{median(row.throughput):.1f}", compared)

@@ -14,6 +14,7 @@ import numpy as np
 
 from quantkit.benchmark.results.result_files import CELLS
 from quantkit.bundle.bundle import Bundle
+from quantkit.bundle.training_record import read_training_record
 from quantkit.calibration.table import read_table
 from quantkit.data.coco_json import read_coco, read_coco_images, read_coco_people
 from quantkit.data.decode import decode, decode_classes
@@ -262,6 +263,8 @@ LOADERS = (
     Loader("card", "net.toml", lambda: sound.CARD, _load_card, lambda: {"labels.txt": b"cat\ndog\ncow\n"}),
     Loader("card's labels", "labels.txt", lambda: b"cat\ndog\ncow\n", _load_card, lambda: {"net.toml": sound.CARD}),
     Loader("manifest", "manifest.json", sound.manifest, _load_manifest),
+    Loader("record of a training", "training.json", sound.training_record,
+           lambda path: repr(read_training_record(path))),
     _quantized_loader("quantization", "quantization.json"),
     _quantized_loader("fused symbol", "fused-symbol.json"),
     Loader("table", "calibration.json", sound.table, lambda path: repr(read_table(path))),

@@ -161,6 +161,16 @@ def manifest() -> bytes:
     ).encode()  # fmt: skip
 
 
+def training_record() -> bytes:
+    """That of a network trained with its quantization for an epoch."""
+    from quantkit.bundle.training_record import training_record_text
+
+    validated = {"samples": 32, "correct": 30, "loss": 0.25}
+    epochs = [{"number": 1, "loss": 0.5, "rate": 0.1, "samples": 64, "validated": validated}]
+    record = {"quantkit": "0.1.0", "train": "photos", "validation": None, "distill": True, "epochs": epochs}
+    return training_record_text({**record, "config": {"epochs": 1, "freeze": ["*_log_range"]}}).encode()
+
+
 def checkpoint() -> bytes:
     """That of a training after two epochs."""
     from quantkit.data.left_out import LeftOut

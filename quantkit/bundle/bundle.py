@@ -33,6 +33,7 @@ from quantkit.bundle.file_names import (
 from quantkit.bundle.manifest import Manifest
 from quantkit.bundle.manifest_file import manifest_text, read_manifest
 from quantkit.bundle.quantization import network_difference, read_quantized
+from quantkit.bundle.training_record import read_training_record
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.data.boxes import BoxCorners
 from quantkit.data.joined_inputs import JoinedInputs
@@ -41,7 +42,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.drift.reference import DriftReference, read_reference
 from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.files.schema import Many, first_fault
-from quantkit.files.text import MEBIBYTE, read_bytes, read_json
+from quantkit.files.text import MEBIBYTE, read_bytes
 from quantkit.formats.npz import read_npz
 from quantkit.formats.onnx.parts import parts_problem
 from quantkit.formats.onnx.writing.conversion import ENGINE_OPERATORS, WRITTEN_OPERATORS
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _LARGEST_OPERATORS = 64 * MEBIBYTE
-_LARGEST_RECORD = 64 * MEBIBYTE
 # Protocol buffers are limited to 2 GiB.
 _LARGEST_ONNX = 2048 * MEBIBYTE
 
@@ -310,12 +310,9 @@ class Bundle:
 
     def _read_training(self) -> Mapping[str, Any]:
         try:
-            record = read_json(self.directory / TRAINING, _LARGEST_RECORD)
-        except (OSError, ValueError) as error:
+            return read_training_record(self.directory / TRAINING)
+        except DataError as error:
             raise damaged(self.directory, TRAINING, error) from error
-        if not isinstance(record, dict):
-            raise damaged(self.directory, TRAINING, "it is no JSON object")
-        return record
 
     def _unmixed(self, read: Callable[[], _Read]) -> _Read:
         """The result of ``read``, if the files still are this bundle's afterwards."""

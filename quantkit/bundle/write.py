@@ -50,6 +50,7 @@ from quantkit.bundle.manifest import (
 from quantkit.bundle.manifest_file import manifest_text
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
+from quantkit.bundle.training_record import training_record_text
 from quantkit.calibration.table import CalibrationTable, write_table
 from quantkit.drift.reference import DriftReference, reference_bytes
 from quantkit.errors import ModelError
@@ -117,8 +118,7 @@ def write_bundle(
         if quantization.drift is not None:
             (new / SIGNALS).write_bytes(reference_bytes(quantization.drift))
         if quantization.training is not None:
-            record = json.dumps(quantization.training, indent=1, ensure_ascii=False, allow_nan=False)
-            _write_text(new / TRAINING, f"{record}\n")
+            _write_text(new / TRAINING, training_record_text(quantization.training))
         lowered = write_quantized(quantization.network, new)
         operators = explain(source.fused, quantization.network.plan, source.model.standing_for_inputs)
         sample = stored_sample(source, quantization.table, keep_sample)

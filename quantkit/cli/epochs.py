@@ -76,7 +76,7 @@ class EpochReport:
         self._price, self._measure = price, measure
         self._same = "the same command without --restart" if restarted else "the same command"
         self._begun: Optional[float] = None
-        self._done = 0
+        self._done, self._seconds = 0, 0.0
 
     def progress(self, stream: Iterable[T], total: int, title: str) -> Iterator[T]:
         """Show the steps of an epoch; see ``Progress``."""
@@ -89,11 +89,13 @@ class EpochReport:
     def told(self, epoch: Epoch) -> None:
         """Tell of an epoch that is done."""
         self._terminal.work.kept = f"{self._checkpoint} holds epoch {epoch.number}; {self._same} goes on from there"
-        self._done += 1
+        self._done, self._seconds = self._done + 1, self._seconds + epoch.seconds
         left = 0.0
         if self._begun is not None:
-            # Epochs take longer than their steps: they are judged and stored, too.
-            left = (self._epochs - epoch.number) * (monotonic() - self._begun) / self._done
+            # Epochs take longer than their steps: they are judged and stored, too. Instances tell of steps when they
+            # are done, so that the first is not among what has passed.
+            passed = max(monotonic() - self._begun, self._seconds)
+            left = (self._epochs - epoch.number) * passed / self._done
         self._terminal.tell(_line(epoch, self._epochs, left, self._price, self._measure))
 
 

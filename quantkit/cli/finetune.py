@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -11,7 +10,7 @@ import click
 
 from quantkit.cli.epochs import HOUR, EpochReport, check_name, checkpoint_beside, remove_checkpoint
 from quantkit.cli.finetune_int8 import quantization_aware
-from quantkit.cli.networks import load
+from quantkit.cli.networks import load_trained
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle, check_target, network_name
@@ -30,7 +29,6 @@ from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Evaluation
-    from quantkit.models.model import Model
     from quantkit.training.finetune import FineTuned
 
 
@@ -103,14 +101,12 @@ def finetune(
 
         check_bundle_target(int8, target.force)
         check_int8()
-    from quantkit.training.feed_workers import usual_workers
     from quantkit.training.finetune import finetune as trained_on
 
     check_varied(varying, samples.train)
     labels = _labels(samples.labels)
-    loaded = _load_trained(terminal, model, loading, preprocessing)
+    loaded = load_trained(terminal, model, loading, preprocessing, "train it from scratch with --weights random")
     checkpoint = checkpoint_beside(terminal, out, target.restart)
-    workers = usual_workers(loaded.input_shape) if samples.workers is None and parallel.alone else samples.workers
     report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour)
     begun = time.monotonic()
     trained = trained_on(
@@ -120,7 +116,7 @@ def finetune(
         classes=samples.classes,
         labels=labels,
         config=config,
-        workers=workers,
+        workers=samples.workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
@@ -149,25 +145,9 @@ def finetune(
     }
     if target.quantize:
         result["int8"] = {"bundle": str(int8), **(evaluation.document if evaluation else {})}
-    terminal.show(result, *_tables(trained, result, evaluation, samples.train, workers))
+    terminal.show(result, *_tables(trained, result, evaluation, samples.train))
     terminal.warn_of_left_out(trained.left_out)
     terminal.warn_of_left_out(trained.validation_left_out)
-
-
-def _load_trained(terminal: Terminal, spec: str, loading: Loading, preprocessing: Preprocessing) -> Model:
-    """Load a network, whose weights are random only if the user says so.
-
-    Raises:
-        UserError: trained weights are to be found, and cannot be.
-    """
-    from quantkit.errors import UserError, WeightsUnavailable
-
-    if loading.weights != "auto":
-        return load(terminal, spec, loading, preprocessing)
-    try:
-        return load(terminal, spec, replace(loading, weights="pretrained"), preprocessing)
-    except WeightsUnavailable as error:
-        raise UserError(f"{error}, or train it from scratch with --weights random") from error
 
 
 def _labels(text: Optional[str]) -> tuple[str, ...]:
@@ -200,9 +180,7 @@ def _quantized(
     return evaluate(out, samples.val, trained.model, progress=terminal.progress, skip_bad=samples.skip_bad)
 
 
-def _tables(
-    trained: FineTuned, result: dict[str, Any], evaluation: Optional[Evaluation], data: str, workers: Optional[int]
-) -> list[Any]:
+def _tables(trained: FineTuned, result: dict[str, Any], evaluation: Optional[Evaluation], data: str) -> list[Any]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of
@@ -215,7 +193,7 @@ def _tables(
     if best.validated is not None:
         judged = f"{best.validated.samples} of {trained.data[1]}, after epoch {best.number}"
         rows.append(("accuracy", f"top-1 {percent(best.validated.top1)} on {judged}"))
-    rows += [*speed_rows(epochs, workers, trained.model.input_shape), *cost_rows(result["cost"], trained.resumed)]
+    rows += [*speed_rows(epochs, trained.workers), *cost_rows(result["cost"], trained.resumed)]
     if evaluation is not None:
         rows += _int8_rows(evaluation)
     if "int8" in result:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from quantkit.cli.epochs import HOUR, EpochReport, check_name, checkpoint_beside, remove_checkpoint
-from quantkit.cli.networks import load
+from quantkit.cli.networks import load_trained
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.targets import check_bundle_target
 from quantkit.cli.terminal import Terminal
@@ -68,19 +68,18 @@ def quantization_aware(
     from quantkit.bundle.reopened import reopened
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
-    from quantkit.training.feed_workers import usual_workers
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
 
     check_int8()
     config = config_of(learning, varying, QUANTIZATION_AWARE)
     check_varied(varying, samples.train)
-    original = load(terminal, aware.reference, loading, preprocessing)
+    otherwise = "give --weights random if the bundle was made so"
+    original = load_trained(terminal, aware.reference, loading, preprocessing, otherwise)
     checkpoint = checkpoint_beside(terminal, out, target.restart)
     source = read_bundle(bundle)
     formats = FORMATS if source.holds_onnx else (MXNET,)
     check_formats(formats)
     quantized = reopened(source, original, skipping(load_data(samples.train), samples.skip_bad))
-    workers = usual_workers(original.input_shape) if samples.workers is None and parallel.alone else samples.workers
     report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour, "agreement")
     begun = time.monotonic()
     trained = train_quantized(
@@ -89,7 +88,7 @@ def quantization_aware(
         samples.val,
         config=config,
         distill=aware.distill,
-        workers=workers,
+        workers=samples.workers,
         skip_bad=samples.skip_bad,
         checkpoint=checkpoint,
         restart=target.restart,
@@ -111,7 +110,7 @@ def quantization_aware(
         )
     seconds, price = time.monotonic() - begun, target.price_per_hour
     cost = None if price is None else price * seconds / HOUR
-    _show(terminal, bundle, out, trained, seconds, cost, workers, evaluation)
+    _show(terminal, bundle, out, trained, seconds, cost, evaluation)
 
 
 def _show(
@@ -121,7 +120,6 @@ def _show(
     trained: TrainedInt8,
     seconds: float,
     cost: Optional[float],
-    workers: Optional[int],
     evaluation: Optional[Evaluation],
 ) -> None:
     from rich.text import Text
@@ -152,7 +150,7 @@ def _show(
         trained_row(epochs, config.epochs, trained.data[0]),
         *early_rows(epochs, config.epochs, config.patience),
         *_agreement_rows(trained, evaluation),
-        *speed_rows(epochs, workers, trained.network.source.model.input_shape),
+        *speed_rows(epochs, trained.workers),
         *cost_rows(cost, trained.resumed),
     ]
     terminal.show(result, title, grid_of(rows))

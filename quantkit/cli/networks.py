@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.targets import check_not_bundle
 from quantkit.cli.terminal import Terminal
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, UserError, WeightsUnavailable
 from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
@@ -64,6 +64,29 @@ def load(
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)
     return model
+
+
+def load_trained(
+    terminal: Terminal, spec: str, loading: Loading, preprocessing: Preprocessing, otherwise: str
+) -> Model:
+    """Load a network, whose weights are random only if the user says so.
+
+    Args:
+        terminal: where it is told.
+        spec: the network.
+        loading: its weights and inputs.
+        preprocessing: of its images.
+        otherwise: what to do where there are no trained weights.
+
+    Raises:
+        UserError: trained weights are to be found, and cannot be; otherwise see ``load``.
+    """
+    if loading.weights != "auto":
+        return load(terminal, spec, loading, preprocessing)
+    try:
+        return load(terminal, spec, replace(loading, weights="pretrained"), preprocessing)
+    except WeightsUnavailable as error:
+        raise UserError(f"{error}, or {otherwise}") from error
 
 
 def warn_of_bundle(terminal: Terminal, bundle: str, weights: str) -> None:

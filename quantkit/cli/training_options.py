@@ -50,7 +50,7 @@ class TrainingSamples:
         type=click.IntRange(min=0, max=MOST_DECODERS),
         metavar="N",
         help="Threads that decode and vary images.  [default: one for each processor, 16 at most; one for "
-        "inputs of fewer than 128 x 128 pixels]",
+        "images in arrays that the network reads with fewer than 128 x 128 pixels]",
     )
     skip_bad: int = skip_bad_option(
         "Replace up to N images of --train (of folders, .rec files, shards) that are damaged or cannot be used by the "
@@ -123,11 +123,6 @@ class Parallel:
     scheduler: Optional[str] = option(
         "--scheduler", metavar="HOST:PORT", help="With --machines: where machine 0 listens for the others."
     )
-
-    @property
-    def alone(self) -> bool:
-        """Whether this process trains."""
-        return self.instances is None and self.machines == 1
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from quantkit.units import counted, percent
 
 if TYPE_CHECKING:
     from quantkit.training.epoch import Epoch
+    from quantkit.training.feed_workers import FeedWorkers
 
 # Waiting for more of the time than this is worth a remark.
 _WAITING = 0.02
@@ -29,13 +30,12 @@ def early_rows(epochs: Sequence[Epoch], wanted: int, patience: Optional[int]) ->
     return [("", f"stopped early: nothing better for {counted(patience or 0, 'epoch')}")]
 
 
-def speed_rows(epochs: Sequence[Epoch], workers: Optional[int], input_shape: Sequence[int]) -> list[Row]:
+def speed_rows(epochs: Sequence[Epoch], workers: Optional[FeedWorkers]) -> list[Row]:
     """How fast a network was trained, and what its feed cost.
 
     Args:
         epochs: those of the training.
         workers: threads that prepared batches for each process; None: it is not known.
-        input_shape: of a sample, as the network reads it.
     """
     from quantkit.training.feed_workers import enough_workers
 
@@ -45,7 +45,7 @@ def speed_rows(epochs: Sequence[Epoch], workers: Optional[int], input_shape: Seq
         ("speed", f"{sum(epoch.samples for epoch in epochs) / seconds:.1f} images/s"),
         ("feed", f"{percent(waiting)} of the time waiting for data"),
     ]
-    enough = None if workers is None else enough_workers(workers, waiting, input_shape)
+    enough = None if workers is None else enough_workers(workers, waiting)
     if waiting > _WAITING and enough is not None:
         enough = min(MOST_DECODERS, enough)
         rows.append(("", f"about --workers {enough} would keep up, on as many free processors"))

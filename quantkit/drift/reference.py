@@ -13,7 +13,7 @@ import numpy as np
 
 from quantkit.drift.signals import AGREEMENT, Signals
 from quantkit.errors import DataError
-from quantkit.formats.npz import opened_npz
+from quantkit.formats.npz import opened_npz, write_npz
 
 SIGNAL = r"(input|output[0-9]?)(\.[a-z]{1,20}[0-9]{0,4}){1,2}"
 """The pattern of a signal's name, such as ``input.channel0.mean``."""
@@ -89,7 +89,7 @@ def reference_of(parts: Sequence[Signals]) -> DriftReference:
 def reference_bytes(reference: DriftReference) -> bytes:
     """The content of the file, an ``.npz`` archive of float32; equal references give equal bytes."""
     archive = io.BytesIO()
-    np.savez(archive, **{name: values.astype(np.float32) for name, values in reference.signals.items()})  # type: ignore[arg-type]
+    write_npz(archive, {name: values.astype(np.float32) for name, values in reference.signals.items()})
     return archive.getvalue()
 
 

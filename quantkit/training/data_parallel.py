@@ -37,7 +37,7 @@ class DataParallel:
         machines: those that train together.
         kvstore: through what instances add up gradients.
         compress: send gradients as float16.
-        workers: threads of each instance that prepare batches; None: one for each of its processors.
+        workers: threads of each instance that prepare batches; None: see ``feed_workers``.
 
     Raises:
         UserError: instances cannot exchange gradients in this way.
@@ -52,14 +52,15 @@ class DataParallel:
 
     def __post_init__(self) -> None:
         """Refuse what no instances can do."""
-        if self._alone and (self.compress or self.kvstore == "horovod"):
+        if self.alone and (self.compress or self.kvstore == "horovod"):
             raise UserError(
                 "--kvstore and --compress (kvstore, compress) are for instances; give --instances (instances), too"
             )
         check_kvstore(self.kvstore, self.compress)
 
     @property
-    def _alone(self) -> bool:
+    def alone(self) -> bool:
+        """Whether this process trains."""
         return self.instances is None and self.machines is None
 
     def training_samples(self, samples: Samples) -> Samples:
@@ -69,7 +70,7 @@ class DataParallel:
             UserError: instances cannot find them by their name.
             DataError: see ``readable_in_any_order``.
         """
-        if self._alone:
+        if self.alone:
             return readable_in_any_order(samples)
         _name_of(samples)
         return samples
@@ -85,7 +86,7 @@ class DataParallel:
         """
         if data is None:
             return None
-        if self._alone:
+        if self.alone:
             return dataset(model, data, skip_bad)
         held = dataset(model, data, skip_bad, cache_bytes=0)
         _name_of(held.samples)
@@ -97,7 +98,7 @@ class DataParallel:
         Raises:
             UserError: instances cannot share a batch.
         """
-        if not self._alone:
+        if not self.alone:
             self._placements(loop)
 
     def _placements(self, loop: Loop) -> Sequence[Placement]:
@@ -130,7 +131,7 @@ class DataParallel:
             # Without processes: those of other machines may be done and gone.
             loop.check_best(begun)
             return begun
-        if self._alone:
+        if self.alone:
             return loop.run(begun, progress, told)
         placements = self._placements(loop)
         if self._number(placements) > 1:

@@ -40,7 +40,7 @@ class Epoch:
 
     @property
     def waiting(self) -> float:
-        """The share of the time in which the network waited for samples, from 0 to 1."""
+        """The share of the time in which samples were waited for, from 0 to 1."""
         return self.waited / self.seconds
 
     def better_than(self, other: Epoch) -> bool:

@@ -66,7 +66,7 @@ class Feed:
     for a last batch wait for the next epoch.
 
     Attributes:
-        samples: the samples; see ``readable_in_any_order``, which they need not be to tell ``steps`` and ``digest``.
+        samples: the samples; to make batches of, they have to be ``readable_in_any_order``.
         model: the network that reads them.
         config: how it is trained.
         classes: the number of its classes.

@@ -11,7 +11,6 @@ from quantkit.data.left_out import LeftOut
 from quantkit.data.samples import are_labelled, skipping
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, UserError
-from quantkit.host.threads import decoders_asked
 from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model, Source
@@ -21,7 +20,7 @@ from quantkit.training.class_folders import check_order, folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed_workers import usual_workers
+from quantkit.training.feed_workers import FeedWorkers, feed_workers
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Loop, Told, untold
@@ -46,6 +45,7 @@ class FineTuned:
         left_out: the training samples that could not be used.
         validation_left_out: the validation samples that could not be used.
         resumed: how many epochs an earlier run had done.
+        workers: the threads that prepared samples; None where instances had a number of their own.
     """
 
     model: Model
@@ -59,6 +59,7 @@ class FineTuned:
     left_out: tuple[LeftOut, ...] = ()
     validation_left_out: tuple[LeftOut, ...] = ()
     resumed: int = 0
+    workers: Optional[FeedWorkers] = None
 
     @property
     def stopped_early(self) -> bool:
@@ -98,8 +99,8 @@ def finetune(
         classes: how many classes the samples have: the network gets a new last layer. None: it keeps its own.
         labels: the names of the classes; if none are given, those of the folders, where each class has one.
         config: how to train; None: ``TrainingConfig()``.
-        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used, or one
-            alone where the network reads fewer than 128 x 128 pixels.
+        workers: threads that decode and vary images, 0 to 256; None: one for each processor that may be used, at
+            most 16; one alone for images in arrays of which the network reads fewer than 128 x 128 pixels.
         skip_bad: how many training samples, and how many validation samples, may be left out that cannot be read or
             used.
         checkpoint: a file for the state after each epoch. If it is there, the training goes on from it, exactly as if
@@ -128,26 +129,25 @@ def finetune(
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=5)")
     if classes is not None:
         classes = whole_number("classes", classes, 1, 10)
-    if workers is not None:
-        workers = decoders_asked(workers, 0)
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     names = folder_labels(train_data, validation_data, classes, classes_of(model))
     base = with_new_classes(model, classes, labels or names, config.seed)
     for data in (train_data, validation_data):
         check_order(data, base.labels)
-    samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))
+    loaded = skipping(load_data(train_data), skip_bad)
+    threads = feed_workers(workers, loaded, base.input_shape)
+    samples = parallel.training_samples(loaded)
     held = parallel.validation_samples(base, validation_data, skip_bad)
     if held is not None and not are_labelled(held.samples):
         raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
-    inputs = LoopInputs(
-        samples, held, config, usual_workers(base.input_shape) if workers is None else workers, checkpoint
-    )
+    inputs = LoopInputs(samples, held, config, threads.number, checkpoint)
     loop = inputs.loop(base, trainable_classifier(base, config))
     loop = replace(loop, identity=parallel.identity(loop))
     begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
     reached = parallel.run(loop, begun, progress, told)
-    return result_of(model, base, loop, begun, reached)
+    result = result_of(model, base, loop, begun, reached)
+    return replace(result, workers=threads if parallel.alone or workers is not None else None)
 
 
 def with_new_classes(model: Model, classes: Optional[int], labels: Sequence[str], seed: int) -> Model:

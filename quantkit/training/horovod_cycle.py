@@ -8,8 +8,9 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.ir.macs import macs
 from quantkit.models.model import Model
 
-# Milliseconds by which a negotiation delays an instance of one core, from a small network, which loses little, to a
-# large one, whose caches are emptied: 0.08 to 0.35 on Intel's Sapphire Rapids, by throughputs at several cycle times.
+# Milliseconds by which a negotiation delays an instance of one core: from 0.08 with a small network to 0.35 with a
+# large one, whose caches are emptied, by the throughput at several cycle times on Intel's Sapphire Rapids. Only this
+# times the length of a step counts, of which the estimate is too long for most networks.
 _NEGOTIATION = 0.1
 
 # Multiply-accumulates of one thread in a millisecond of training; gradients take twice those of the scores.

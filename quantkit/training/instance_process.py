@@ -60,7 +60,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.training.config import TrainingConfig
     from quantkit.training.epoch import Epoch
     from quantkit.training.feed import readable_in_any_order
-    from quantkit.training.feed_workers import usual_workers
+    from quantkit.training.feed_workers import feed_workers
     from quantkit.training.finetune import trainable_classifier
     from quantkit.training.horovod import Horovod
     from quantkit.training.horovod_cycle import cycle_time
@@ -76,7 +76,9 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     job = Job(**settings, simulated=Simulated(**simulated) if simulated else None)
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
-    samples = readable_in_any_order(skipping(load_data(job.train), job.skip_bad[0]), beside)
+    loaded = skipping(load_data(job.train), job.skip_bad[0])
+    workers = feed_workers(job.workers, loaded, model.input_shape).number
+    samples = readable_in_any_order(loaded, beside)
     communication: Communication = Alone()
     if instances > 1 and job.kvstore == "horovod":
         own_batch, threads = config.batch_size // instances, threads_asked() or 1
@@ -87,7 +89,6 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     if job.validation is not None:
         everything = skipping(load_data(job.validation), job.skip_bad[1])
         held = share_of(model, everything, communication.rank, communication.instances, beside)
-    workers = usual_workers(model.input_shape) if job.workers is None else job.workers
     path = Path(job.checkpoint)
     inputs = LoopInputs(samples, held, config, workers, path if leads else None, communication, job.identity)
     if job.simulated is None:
@@ -118,6 +119,8 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
             heard = time.monotonic()
             send(channel, step=0)
 
+    # All have met.
+    alive()
     replace(loop, alive=alive).run(begun, progress, tell)
     # Other machines may still ask the server of this one.
     communication.leave()

@@ -72,7 +72,8 @@ def train_on_instances(
             if machines is not None and machines.number > 1:
                 raise TrainingError(
                     f"{_how_lost(error)}; see what the others say, and give the same command, without --restart, on "
-                    f"all machines, which go on after epoch {reached}"
+                    f"all machines, which go on after epoch {reached}; where one is done, take its result, which is "
+                    "that of all"
                 ) from error
             lost += 1
             if lost > _RESTARTS:

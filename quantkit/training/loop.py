@@ -22,7 +22,7 @@ from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.feed import Feed, TrainingBatch
-from quantkit.training.network import LossName, TrainedNetwork, digest_of
+from quantkit.training.network import LossName, TrainedNetwork, parameters_digest
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
 from quantkit.training.unused import Unused, unused_by_all
@@ -113,6 +113,9 @@ class Loop:
             self._compare(len(begun.epochs) if begun else 0)
         if begun is None:
             self._read_held()
+        elif self.communication.instances == 1:
+            # Of several, each may leave out as many.
+            self.feed.left_out.update({each.position: each for each in begun.unused.training})
         reached, done = begun, len(begun.epochs) if begun else 0
         with closing(self.feed.epochs(done + 1, self.config.epochs)) as batches:
             trained = self._trained(begun)
@@ -135,7 +138,7 @@ class Loop:
             trained.restore(begun.state)
         except (LookupError, ValueError) as error:
             raise self._unfit(error) from error
-        if self.communication.instances > 1 and not all_have(self.communication, digest_of(trained.params())):
+        if self.communication.instances > 1 and not all_have(self.communication, parameters_digest(trained.params())):
             raise DataError(
                 "the instances do not go on from the same checkpoint; copy one to all machines, or begin anew with "
                 "--restart (restart=True)"
@@ -214,7 +217,7 @@ class Loop:
         if not all(np.isfinite(value).all() for value in params.values()):
             raise self._diverges("parameters are no longer numbers at the end", number, trained.rate)
         params = trained.share_statistics(params)
-        if self.communication.instances > 1 and not all_have(self.communication, digest_of(params)):
+        if self.communication.instances > 1 and not all_have(self.communication, parameters_digest(params)):
             raise TrainingError(
                 f"the instances have different parameters after epoch {number}: their memory or what they exchanged "
                 "was damaged; give the same command, without --restart, which goes on from the last checkpoint"

@@ -169,7 +169,7 @@ class TrainedNetwork:
             optimizer._index_update_count[index] = counts[index]
 
 
-def digest_of(params: Mapping[str, np.ndarray]) -> bytes:
+def parameters_digest(params: Mapping[str, np.ndarray]) -> bytes:
     """The SHA-256 of parameters."""
     digest = hashlib.sha256()
     for _, value in sorted(params.items()):

@@ -18,7 +18,6 @@ from quantkit.bundle.quantized_model import QuantizedModel, measure_agreement
 from quantkit.data.samples import Samples, skipping, unlabelled
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
-from quantkit.host.threads import decoders_asked
 from quantkit.kinds import of_kind
 from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model
@@ -31,7 +30,7 @@ from quantkit.training.class_folders import check_order
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.feed import readable_in_any_order
-from quantkit.training.feed_workers import usual_workers
+from quantkit.training.feed_workers import feed_workers
 from quantkit.training.head import classes_of
 from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Told, untold
@@ -101,8 +100,6 @@ def train_quantized(
     """
     of_kind("quantized", quantized, QuantizedModel, "which quantize() returns")
     of_kind("config", config, TrainingConfig, "such as TrainingConfig(epochs=2, optimizer='adam')")
-    if workers is not None:
-        workers = decoders_asked(workers, 0)
     if distill and config.label_smoothing:
         raise UserError(
             "--label-smoothing (label_smoothing) is for labels; leave it out, or give --no-distill (distill=False)"
@@ -119,9 +116,11 @@ def train_quantized(
         check_order(train_data, model.labels)
     simulated = training_graph(quantized.network, model.input_shape)
     form, network = trainable_of(simulated, config.freeze)
-    samples = parallel.training_samples(skipping(load_data(train_data), skip_bad))
+    loaded = skipping(load_data(train_data), skip_bad)
+    threads = feed_workers(workers, loaded, model.input_shape)
+    samples = parallel.training_samples(loaded)
     held = parallel.validation_samples(model, validation_data, skip_bad)
-    inputs = LoopInputs(samples, held, config, usual_workers(model.input_shape) if workers is None else workers, path)
+    inputs = LoopInputs(samples, held, config, threads.number, path)
     loop = inputs.loop(model, network, teacher_of(model), distill)
     loop = replace(loop, identity=parallel.identity(loop))
     parallel.check(loop)
@@ -147,6 +146,7 @@ def train_quantized(
         (samples.name, held.name if held is not None else None),
         *reached.unused,
         len(begun.epochs) if begun else 0,
+        threads if parallel.alone or workers is not None else None,
     )
     return with_record(trained)
 

@@ -141,7 +141,7 @@ class Team:
     def _messages(self) -> Iterator[Mapping[str, Any]]:
         """What instances tell, until the last has told that it is done."""
         channels = {process.channel: process for process in self._instances}
-        longest, since, stepped = 0.0, time.monotonic(), False
+        longest, since, heard, stepped = 0.0, time.monotonic(), False, False
         while channels:
             for ready in wait([*channels], timeout=1.0):
                 channel = ready if isinstance(ready, Connection) else None
@@ -149,9 +149,10 @@ class Team:
                 if channel is None or process is None:
                     continue
                 message = self._message(process, channels)
-                longest = max(longest, time.monotonic() - since)
-                # Step 0 is that of an instance that validates.
-                stepped = stepped or message.get("step") != 0
+                if heard:
+                    longest = max(longest, time.monotonic() - since)
+                # Step 0 is that of an instance that has met the others, or validates.
+                heard, stepped = True, stepped or message.get("step") != 0
                 if "done" in message:
                     del channels[channel]
                 else:
@@ -160,10 +161,10 @@ class Team:
                 since = time.monotonic()
             if (lost := self._lost(channels)) is not None:
                 raise lost
-            # The first step waits for the loading, and is itself among the longest.
+            # The first step lays out memory, too.
             patience = max(_PATIENCE if stepped else LOADING_PATIENCE, _TIMES * longest)
             if time.monotonic() - since > patience:
-                raise InstanceError("hung", self._silence(patience, heard=longest > 0))
+                raise InstanceError("hung", self._silence(patience, heard))
 
     def _message(self, process: ChildProcess, waited_for: Container[object]) -> dict[str, Any]:
         """What an instance tells.

@@ -11,6 +11,7 @@ from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.data.left_out import LeftOut
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
+from quantkit.training.feed_workers import FeedWorkers
 from quantkit.training.validation import Validated
 from quantkit.version import __version__
 
@@ -31,6 +32,7 @@ class TrainedInt8:
         left_out: the training samples that could not be used.
         validation_left_out: the validation samples that could not be used.
         resumed: how many epochs an earlier run had done.
+        workers: the threads that prepared samples; None where instances had a number of their own.
     """
 
     network: QuantizedModel
@@ -43,12 +45,14 @@ class TrainedInt8:
     left_out: tuple[LeftOut, ...] = ()
     validation_left_out: tuple[LeftOut, ...] = ()
     resumed: int = 0
+    workers: Optional[FeedWorkers] = None
 
 
 def with_record(trained: TrainedInt8) -> TrainedInt8:
     """The same, with a network that says how it was trained, and how before, if it was.
 
-    Times are left out, so that equal trainings give equal bundles, and so are the names of samples.
+    Times are left out, so that equal trainings give equal bundles, and of samples that were left out all but their
+    number.
     """
     network, (train, validation) = trained.network, trained.data
     record: dict[str, Any] = {

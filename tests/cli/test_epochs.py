@@ -78,6 +78,16 @@ def test_the_end_is_expected_by_whole_epochs_without_what_is_done_once(monkeypat
     assert epoch(4, None, 60) == "epoch 4/4: loss 0.5000, 100.0 images/s, 25.0 % waiting for data"
 
 
+def test_a_single_step_that_is_told_when_it_is_done_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "monotonic", lambda: 100.0)
+    terminal = Terminal()
+    report = EpochReport(terminal, Path("net.checkpoint"), 3, False, 36.0)  # type: ignore[arg-type]
+    assert [*report.progress([1], 1, "epoch 1 of 3")] == [1]
+    report.told(Epoch(1, 0.5, 0.1, 50.0, 3000, 0.0, None))
+    # 2 epochs of 50 s, at 36 an hour.
+    assert terminal.lines[-1].endswith(", 1.0000 more to pay")
+
+
 def test_an_end_that_nothing_is_known_of_is_not_told() -> None:
     terminal = Terminal()
     # Instances may tell of an epoch of which no step was heard.

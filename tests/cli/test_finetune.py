@@ -372,6 +372,15 @@ def test_a_bundle_is_for_qat(run: Run, card: Path, photos: Path) -> None:
     assert "--qat" not in run("quantize", "tiny-int8").stderr
 
 
+def test_a_bundle_learns_from_noise_only_where_that_is_said(run: Run, card: Path, photos: Path) -> None:
+    card.write_text(card.read_text().replace('params = "tiny-0000.params"\n', ""))
+    Path("tiny-int8").mkdir()
+    Path("tiny-int8", MANIFEST).touch()
+    result = run("finetune", "tiny-int8", "--qat", "--reference", card, "--train", photos)
+    assert result.exit_code == 2 and "RANDOM" not in result.stderr
+    assert "--weights FILE, or give --weights random if the bundle was made so" in result.stderr
+
+
 def test_the_help_states_the_defaults(run: Run) -> None:
     from quantkit.training.config import TrainingConfig
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from quantkit.cli.training_summary import cost_rows, early_rows, speed_rows, trained_row
 from quantkit.training.epoch import Epoch
-
-LARGE = 3, 224, 224
+from quantkit.training.feed_workers import FeedWorkers
 
 
 def epochs(waited: float, number: int = 2) -> list[Epoch]:
@@ -23,16 +22,16 @@ def test_an_early_end_is_told() -> None:
 
 
 def test_speed_and_what_would_end_the_waiting() -> None:
-    speed, feed, time = speed_rows(epochs(0.6), 2, LARGE)
+    speed, feed, time = speed_rows(epochs(0.6), FeedWorkers(2, scale=True))
     assert speed == ("speed", "50.0 images/s")
     assert feed == ("feed", "1.0 % of the time waiting for data")
     assert time == ("time", "2.0 minutes of training")
     hint = "about --workers {} would keep up, on as many free processors"
-    for workers, enough in ((2, 4), (0, 1), (200, 256)):
-        assert speed_rows(epochs(30), workers, LARGE)[2] == ("", hint.format(enough))
-    assert speed_rows(epochs(54), 0, LARGE)[2] == ("", hint.format(9))
-    for unknown in (speed_rows(epochs(30), None, LARGE), speed_rows(epochs(30), 2, (3, 32, 32))):
-        assert len(unknown) == 3
+    for number, enough in ((2, 4), (0, 1), (200, 256)):
+        assert speed_rows(epochs(30), FeedWorkers(number, scale=True))[2] == ("", hint.format(enough))
+    assert speed_rows(epochs(54), FeedWorkers(0, scale=True))[2] == ("", hint.format(9))
+    for workers in (None, FeedWorkers(2, scale=False)):
+        assert len(speed_rows(epochs(30), workers)) == 3
 
 
 def test_the_cost_is_that_of_the_run() -> None:

@@ -44,6 +44,7 @@ TARGETS = {
         Target("card", _named("card")),
         Target("manifest", _named("manifest"), mutators.json_text),
         Target("quantization", _named("quantization"), mutators.json_text),
+        Target("training-record", _named("record of a training"), mutators.json_text),
         Target("table", _named("table"), mutators.json_text),
         Target("journal", _named("journal"), mutators.json_lines),
         Target("engines", _named("engines"), mutators.json_text),

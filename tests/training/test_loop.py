@@ -25,7 +25,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop import Loop, untold
 from quantkit.training.loop_inputs import LoopInputs
-from quantkit.training.network import TrainedNetwork, digest_of
+from quantkit.training.network import TrainedNetwork, parameters_digest
 from quantkit.training.unused import Unused
 from quantkit.training.validation import Validated
 from tests.training.conftest import CLASSES, SIZE, coloured, tiny
@@ -154,7 +154,7 @@ def test_parameters_are_read_once_an_epoch(tmp_path: Path, monkeypatch: pytest.M
     training = loop(Twin(PARAMETERS, of_the_other), checkpoint=tmp_path / "checkpoint")
     reached = training.run(None, silent, untold)
     assert len(read) == len(reached.epochs) == 2
-    assert compared[0].tolist() == [*digest_of(read[0])[:16]]
+    assert compared[0].tolist() == [*parameters_digest(read[0])[:16]]
     assert all(np.array_equal(reached.state[f"param/{name}"], value) for name, value in read[-1].items())
 
 
@@ -198,6 +198,14 @@ def test_what_is_left_out_in_an_epoch_that_is_not_the_best_is_kept_too() -> None
 
     reached = training.run(None, silent, leave_out)
     assert reached.best_epoch == 1 and reached.unused == Unused((late,), ())
+
+
+def test_what_was_left_out_before_counts_on(tmp_path: Path) -> None:
+    training, again = replace(loop(Alone()), checkpoint=tmp_path / "checkpoint"), loop(Alone())
+    early = LeftOut(7, "7.png", "cannot read 7.png")
+    begun = training.run(None, silent, untold)
+    again.run(replace(begun, epochs=begun.epochs[:1], best_epoch=1, unused=Unused((early,), ())), silent, untold)
+    assert again.feed.left_out == {7: early}
 
 
 def test_validation_samples_are_read_before_the_first_step() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from quantkit.training.communication import Alone
 from quantkit.training.config import OptimizerName, TrainingConfig
-from quantkit.training.network import TrainedNetwork, digest_of
+from quantkit.training.network import TrainedNetwork, parameters_digest
 from quantkit.training.trainable import Trainable, trainable
 from tests.networks import DATA, Builder
 from tests.training.conftest import tiny
@@ -187,8 +187,8 @@ def test_statistics_become_the_mean_over_instances() -> None:
 def test_a_digest_is_that_of_every_parameter() -> None:
     params = dict(tiny().graph.params)
     changed = [{**params, name: np.nextafter(value, np.float32(9))} for name, value in params.items()]
-    assert len({digest_of(each) for each in (params, *changed)}) == 1 + len(params)
-    assert digest_of(dict(reversed(params.items()))) == digest_of(params)
+    assert len({parameters_digest(each) for each in (params, *changed)}) == 1 + len(params)
+    assert parameters_digest(dict(reversed(params.items()))) == parameters_digest(params)
 
 
 def test_scores_are_learned_by_the_mean_square_of_their_difference() -> None:

@@ -82,17 +82,18 @@ MET, DONE = {"step": 0}, {"done": True}
     ("said", "patience", "words"),
     [
         ([], 600, "the machines did not meet at 10.0.0.1:9000 within 600 s; .*where one is done, take its result"),
-        ([(400, MET)], 1200, "no instance of the training made a step for 1200 s"),
+        # How long they waited for each other says nothing of their steps.
+        ([(500, MET)], 600, "no instance of the training made a step for 600 s"),
         # Validation samples are read before the first step.
-        ([(10, MET)], 600, "made a step for 600 s"),
+        ([(10, MET), (400, MET)], 1200, "made a step for 1200 s"),
         (
-            [(10, {"step": 1})],
+            [(500, MET), (10, {"step": 1})],
             300,
             r"made a step for 300 s \(steps that take so long need a smaller batch: ",
         ),
-        ([(10, epoch(1))], 300, "made a step for 300 s"),
-        ([(500, {"step": 1})], 1500, "made a step for 1500 s"),
-        ([(10, {"step": 1}), (250, {"step": 2}), (10, {"step": 3})], 750, "made a step for 750 s"),
+        ([(10, MET), (10, epoch(1))], 300, "made a step for 300 s"),
+        ([(10, MET), (500, {"step": 1})], 1500, "made a step for 1500 s"),
+        ([(10, MET), (10, {"step": 1}), (250, {"step": 2}), (10, {"step": 3})], 750, "made a step for 750 s"),
     ],
 )
 def test_instances_hang_that_are_silent_for_much_longer_than_before(
