@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
 from tests.benchmark.interpreters import fake as fake
 
 SHAPE = "3,16,16"
 CLASSES = 7
+
+COLOURS = "blue", "green", "red"
+"""The classes of the photographs that networks learn."""
 
 PROMPTLY = 5.0
 """How long Ctrl-C may take, in seconds, where cores are busy; what it interrupts would take far longer."""
@@ -92,3 +96,30 @@ def start(folder: Path, *arguments: Any, **environment: str) -> subprocess.Popen
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """36 noisy images, a folder for each of three colours."""
+    random = np.random.default_rng(0)
+    for place, name in enumerate(COLOURS):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(12):
+            pixels = random.integers(0, 120, (16, 16, 3), np.uint8)
+            pixels[:, :, 2 - place] += 100
+            Image.fromarray(pixels).save(folder / f"{number:02}.png")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def card(checkpoint: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    for name in ("tiny-symbol.json", "tiny-0000.params"):
+        (tmp_path / name).write_bytes((checkpoint.parent / name).read_bytes())
+    path.write_text(
+        'name = "tiny"\nsymbol = "tiny-symbol.json"\nparams = "tiny-0000.params"\n'
+        "input_shape = [3, 16, 16]\nclasses = 7\n"
+        "[preprocess]\nmean = [0.5, 0.5, 0.5]\nstd = [0.25, 0.25, 0.25]\n"
+    )
+    return path
