@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quantkit.files.temporary import is_temporary
-from tests.faults.verbs import VERBS, Verb
+from tests.faults.verb import Verb
+from tests.faults.verbs import VERBS
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EACCES)
 _PATIENCE = 120.0

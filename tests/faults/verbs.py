@@ -3,98 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import click
-
-from quantkit.files.temporary import is_temporary
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A command that replaces a result: ``run`` ends with SystemExit; ``state`` is old, new, or what else there is."""
-
-    run: Callable[[], None]
-    state: Callable[[Path], str]
-    remove: Callable[[Path], None]
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """The files below a path, or the file itself, but for locks and lists of what is in use."""
-    if path.is_file():
-        return {"": path.read_bytes()}
-    return {
-        str(each.relative_to(path)): each.read_bytes()
-        for each in path.rglob("*")
-        if each.is_file()
-        and not each.name.endswith(".lock")
-        and ".in-use" not in each.parts
-        and not any(map(is_temporary, each.relative_to(path).parts))
-    }
-
-
-def _command(base: Path, name: str, old: Callable[[], None], new: Callable[[], None]) -> Verb:
-    """A command whose result has the same bytes each time."""
-    import shutil
-
-    out = base / "before" / name
-    results = {}
-    for which, run in (("new", new), ("old", old)):
-        shutil.rmtree(base / "work", ignore_errors=True)
-        shutil.copytree(base / "before", base / "work")
-        said = io.StringIO()
-        with contextlib.chdir(base / "work"), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            try:
-                run()
-            except SystemExit as end:
-                if end.code:
-                    raise RuntimeError(f"{name}: {said.getvalue()}") from end
-        results[which] = tree(base / "work" / name)
-        assert results[which], said.getvalue()
-    assert results["old"] != results["new"], "the two results must differ"
-    place = base / "work" / name
-    shutil.copytree(place, out) if place.is_dir() else shutil.copy(place, out)
-
-    def state(work: Path) -> str:
-        found = tree(work / name)
-        return next((which for which in results if results[which] == found), f"neither: {sorted(found)}")
-
-    def remove(work: Path) -> None:
-        shutil.rmtree(work / name) if (work / name).is_dir() else (work / name).unlink()
-
-    return Verb(new, state, remove)
-
-
-def _called(arguments: list[str], **patched: Any) -> Callable[[], None]:
-    """The command line as it is, but for what was computed beforehand, by its dotted name."""
-    from quantkit.cli.main import cli
-    from quantkit.cli.work import Work
-
-    def run() -> None:
-        with contextlib.ExitStack() as stack:
-            for name, value in patched.items():
-                stack.enter_context(mock.patch(name.replace("__", "."), value))
-            cli(arguments, prog_name="quantkit", obj=Work())
-
-    return run
-
-
-def _does(action: Callable[[], object]) -> Callable[[], None]:
-    """Something that is no command by itself, with the command line's errors."""
-    from quantkit.cli.main import cli
-    from quantkit.cli.work import Work
-
-    def run() -> None:
-        command = click.Command("faulted", callback=lambda: action() and None)
-        with mock.patch.dict(cli.commands, {"faulted": command}):
-            cli(["faulted"], prog_name="quantkit", obj=Work())
-
-    return run
+from tests.faults.training_verbs import checkpoint, finetune
+from tests.faults.verb import Verb, called, command, does, given, tree
 
 
 def _network(count: int) -> tuple[Any, Any, Any]:
@@ -110,52 +25,48 @@ def _network(count: int) -> tuple[Any, Any, Any]:
     return fused, table, lower(fused, table, adjusted)
 
 
-def _given(value: Any) -> Callable[..., Any]:
-    return lambda *_, **__: value
-
-
 def quantize(base: Path) -> Verb:
     """A bundle in place of another."""
 
-    def called(count: int) -> Callable[[], None]:
+    def run_with(count: int) -> Callable[[], None]:
         fused, table, network = _network(count)
         arguments = ["quantize", "digits_resnet20_v1", "--calib-data", "digits:train", "--calib", str(count)]
-        return _called(
+        return called(
             [*arguments, "--out", "out", "--force", "--no-latency", "--quiet"],
-            quantkit__stages__fuse_model=_given(fused),
-            quantkit__stages__calibrate=_given(table),
-            quantkit__stages__apply_algorithms=_given(None),
-            quantkit__stages__lower=_given(None),
-            quantkit__stages__measure_agreement=_given(network),
-            quantkit__bundle__summary__measured_kernels=_given(()),
+            quantkit__stages__fuse_model=given(fused),
+            quantkit__stages__calibrate=given(table),
+            quantkit__stages__apply_algorithms=given(None),
+            quantkit__stages__lower=given(None),
+            quantkit__stages__measure_agreement=given(network),
+            quantkit__bundle__summary__measured_kernels=given(()),
         )
 
-    return _command(base, "out", called(4), called(6))
+    return command(base, "out", run_with(4), run_with(6))
 
 
 def fuse(base: Path) -> Verb:
     """An FP32 bundle in place of an INT8 one."""
     fused, _, network = _network(4)
     arguments = ["fuse", "digits_resnet20_v1", "--out", "out", "--force", "--no-latency", "--quiet"]
-    return _command(
-        base, "out", _does(lambda: network.save("out", True)),
-        _called(arguments, quantkit__fusion__fused_model__fuse_model=_given(fused)),
+    return command(
+        base, "out", does(lambda: network.save("out", True)),
+        called(arguments, quantkit__fusion__fused_model__fuse_model=given(fused)),
     )  # fmt: skip
 
 
 def calibrate(base: Path) -> Verb:
     """A table in place of another."""
 
-    def called(count: int) -> Callable[[], None]:
+    def run_with(count: int) -> Callable[[], None]:
         fused, table, _ = _network(count)
         arguments = ["calibrate", "digits_resnet20_v1", "--out", "table.json", "--force", "--quiet"]
-        return _called(
+        return called(
             arguments,
-            quantkit__fusion__fused_model__fuse_model=_given(fused),
-            quantkit__quantization__calibrate__calibrate=_given(table),
+            quantkit__fusion__fused_model__fuse_model=given(fused),
+            quantkit__quantization__calibrate__calibrate=given(table),
         )
 
-    return _command(base, "table.json", called(4), called(6))
+    return command(base, "table.json", run_with(4), run_with(6))
 
 
 def export(base: Path) -> Verb:
@@ -163,11 +74,11 @@ def export(base: Path) -> Verb:
     _, _, network = _network(4)
     network.save(base / "bundle")
 
-    def called(opset: int) -> Callable[[], None]:
+    def run_with(opset: int) -> Callable[[], None]:
         out = ["--out", "model.onnx", "--opset", str(opset), "--force", "--quiet"]
-        return _called(["export", str(base / "bundle"), *out])
+        return called(["export", str(base / "bundle"), *out])
 
-    return _command(base, "model.onnx", called(13), called(17))
+    return command(base, "model.onnx", run_with(13), run_with(17))
 
 
 def predict(base: Path) -> Verb:
@@ -180,55 +91,11 @@ def predict(base: Path) -> Verb:
     (base / "images").mkdir()
     Image.fromarray(pixels(((0.0, 0.0, 3.0, 6.0), 0.6, 0))).save(base / "images" / "a.png")
 
-    def called(least: float) -> Callable[[], None]:
+    def run_with(least: float) -> Callable[[], None]:
         options = ["--draw", ".", "--least-score", str(least), "--force", "--quiet"]
-        return _called(["predict", str(base / "bundle"), str(base / "images"), *options])
+        return called(["predict", str(base / "bundle"), str(base / "images"), *options])
 
-    return _command(base, "a.png", called(0.9), called(0.5))
-
-
-def checkpoint(base: Path) -> Verb:
-    """The state of a training in place of that after the epoch before."""
-    from quantkit.training.checkpoint import write_checkpoint
-
-    def called(epochs: int) -> Callable[[], None]:
-        return _does(lambda: write_checkpoint(Path("net.checkpoint"), _after(epochs)))
-
-    return _command(base, "net.checkpoint", called(1), called(2))
-
-
-def finetune(base: Path) -> Verb:
-    """A trained network in place of another; its checkpoint is written before, and removed afterwards."""
-    from quantkit.training.checkpoint import write_checkpoint
-    from quantkit.training.config import TrainingConfig
-    from quantkit.training.finetune import finetune as train
-    from tests.training.conftest import coloured, tiny
-
-    def called(seed: int) -> Callable[[], None]:
-        config = TrainingConfig(epochs=1, batch_size=8, seed=seed)
-        trained = train(tiny(), coloured(16), config=config, workers=0)
-
-        def given(*_: object, checkpoint: Path, **__: object) -> Any:
-            write_checkpoint(checkpoint, _after(1))
-            return trained
-
-        arguments = ["finetune", "digits_resnet20_v1", "--train", "digits:train", "--out", "out", "--force", "--quiet"]
-        return _called(arguments, quantkit__training__finetune__finetune=given)
-
-    return _command(base, "out", called(0), called(1))
-
-
-def _after(epochs: int) -> Any:
-    """The checkpoint after so many epochs."""
-    import numpy as np
-
-    from quantkit.training.checkpoint import Checkpoint
-    from quantkit.training.epoch import Epoch
-    from quantkit.training.unused import Unused
-
-    weight = {"weight": np.full((8, 8), epochs, np.float32)}
-    done = [Epoch(number, 0.5, 0.1, 3.0, 64, 0.0, None) for number in range(1, epochs + 1)]
-    return Checkpoint("training", done, weight, weight, epochs, Unused())
+    return command(base, "a.png", run_with(0.9), run_with(0.5))
 
 
 def analyze(base: Path) -> Verb:
@@ -238,14 +105,14 @@ def analyze(base: Path) -> Verb:
     _, _, network = _network(4)
     network.save(base / "bundle")
 
-    def called(count: int) -> Callable[[], None]:
+    def run_with(count: int) -> Callable[[], None]:
         found = analyzed(base / "bundle", "digits:test", num_samples=count)
         out = ["--data", "digits:test", "--out", "why", "--force", "--quiet"]
-        return _called(
-            ["analyze", str(base / "bundle"), *out], quantkit__diagnosis__layers__analyze__analyze=_given(found)
+        return called(
+            ["analyze", str(base / "bundle"), *out], quantkit__diagnosis__layers__analyze__analyze=given(found)
         )
 
-    return _command(base, "why", called(4), called(6))
+    return command(base, "why", run_with(4), run_with(6))
 
 
 def aside(base: Path) -> Verb:
@@ -254,7 +121,7 @@ def aside(base: Path) -> Verb:
     before = tree(base / "before" / "why")
 
     def run() -> None:
-        with mock.patch("quantkit.files.folders._exchanged", _given(False)):
+        with mock.patch("quantkit.files.folders._exchanged", given(False)):
             verb.run()
 
     def state(work: Path) -> str:
@@ -278,13 +145,13 @@ def report(base: Path) -> Verb:
     for cell in run.cells:
         write_cell(cell, folder)
 
-    def called(title: str) -> Callable[[], None]:
+    def run_with(title: str) -> Callable[[], None]:
         made = make_report([run], title)
-        return _called(
-            ["report", str(folder), "--out", "report", "--quiet"], quantkit__report__write__make_report=_given(made)
+        return called(
+            ["report", str(folder), "--out", "report", "--quiet"], quantkit__report__write__make_report=given(made)
         )
 
-    return _command(base, "report", called("old"), called("new"))
+    return command(base, "report", run_with("old"), run_with("new"))
 
 
 def profile(base: Path) -> Verb:
@@ -296,15 +163,15 @@ def profile(base: Path) -> Verb:
     graph = load_model("digits_resnet20_v1")
     peak = measured_peak()
 
-    def called(runs: int) -> Callable[[], None]:
+    def run_with(runs: int) -> Callable[[], None]:
         recording = record(graph.graph, (1, *graph.input_shape), runs)
-        return _called(
+        return called(
             ["profile", "digits_resnet20_v1", "--out", "profile", "--force", "--quiet"],
-            quantkit__diagnosis__profile__measure__record=_given(recording),
-            quantkit__diagnosis__profile__measure__measured_peak=_given(peak),
+            quantkit__diagnosis__profile__measure__record=given(recording),
+            quantkit__diagnosis__profile__measure__measured_peak=given(peak),
         )
 
-    return _command(base, "profile", called(5), called(6))
+    return command(base, "profile", run_with(5), run_with(6))
 
 
 def benchmark(base: Path) -> Verb:
@@ -326,7 +193,7 @@ def benchmark(base: Path) -> Verb:
 
     def measured(toy: Any, folder: Path) -> Any:
         launches = {each.name: (launch(0),) for each in toy.contestants}
-        return run_suite(toy, run_of(toy), workloads, launches, folder, _given(None))
+        return run_suite(toy, run_of(toy), workloads, launches, folder, given(None))
 
     def forced() -> None:
         with claimed(Path("run")):
@@ -357,7 +224,7 @@ def benchmark(base: Path) -> Verb:
 
         shutil.rmtree(work / "run")
 
-    return Verb(_does(forced), state, remove)
+    return Verb(does(forced), state, remove)
 
 
 def store(base: Path) -> Verb:
@@ -375,12 +242,12 @@ def store(base: Path) -> Verb:
     def action(key: str) -> Callable[[], None]:
         def stored() -> None:
             # An older file of the same key that does not fit its hash is made anew.
-            stored_checkpoint("net", "k" * 16, lambda: Made(fused.graph, {"top1": float(len(key))}), _given(None))
-            stored_files("net", "k" * 16, made, _given(None))
+            stored_checkpoint("net", "k" * 16, lambda: Made(fused.graph, {"top1": float(len(key))}), given(None))
+            stored_files("net", "k" * 16, made, given(None))
             stored_array(np.full(10, len(key), np.float32))
             stored_outputs("k" * 32, lambda: [np.full(10, 1.0, np.float32)])
 
-        return _does(stored)
+        return does(stored)
 
     run = action("new")
     results: dict[str, bytes] = {}

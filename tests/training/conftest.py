@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,13 @@ def coloured(count: int, seed: int = 0, noise: float = 40.0) -> Samples:
     return arrays(np.clip(pixels, 0, 255).astype(np.uint8), labels, "coloured")
 
 
+def stored(path: Path, number: int = 64) -> str:
+    """Such images in a file, by whose name instances find them."""
+    samples = list(coloured(number))
+    np.savez(path, x=np.stack([each.image for each in samples]), y=[each.label for each in samples])
+    return str(path)
+
+
 DIVERGING = TrainingConfig(
     epochs=3,
     batch_size=16,
@@ -65,3 +74,8 @@ def spoiled(int8_engine: None) -> QuantizedModel:
     """A network whose calibration has seen but faint images, so that much is clipped."""
     faint = arrays((np.stack([sample.image for sample in coloured(24)]) // 4 + 96).astype(np.uint8), name="faint")
     return quantize(tiny(normalized=False), faint, QuantizationConfig(num_samples=24, preset="none"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return stored(tmp_path_factory.mktemp("data") / "coloured.npz")

@@ -18,8 +18,7 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.finetune import trainable_classifier
 from quantkit.training.loop_inputs import LoopInputs
-from tests.training.conftest import coloured, tiny
-from tests.training.test_instances import stored
+from tests.training.conftest import coloured, stored, tiny
 
 ALONE, TWO = (DataParallel(instances, None, "dist_sync", False, None) for instances in (None, 2))
 

@@ -15,18 +15,13 @@ from quantkit.training.launch import KVStoreName
 from quantkit.training.quantization_aware import train_quantized
 from tests.requirements import requires
 from tests.training.conftest import coloured, tiny
-from tests.training.test_instances import CONFIG, TWO, left_running, params, stored, trained
+from tests.training.test_instances import CONFIG, TWO, left_running, params, trained
 from tests.training.test_lost_instances import trained_with_one_lost
 from tests.training.test_quantization_aware import CONFIG as INT8_CONFIG
 
 requires("horovod")
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.requires("two-cpus")]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return stored(tmp_path_factory.mktemp("data") / "coloured.npz")
 
 
 @pytest.fixture(scope="module")

@@ -33,17 +33,6 @@ TWO = "2x1:smt"
 pytestmark = [pytest.mark.timeout(300), pytest.mark.requires("two-cpus")]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return stored(tmp_path_factory.mktemp("data") / "coloured.npz")
-
-
-def stored(path: Path, number: int = 64) -> str:
-    samples = list(coloured(number))
-    np.savez(path, x=np.stack([each.image for each in samples]), y=[each.label for each in samples])
-    return str(path)
-
-
 def trained(data: str, config: TrainingConfig = CONFIG, normalized: bool = True, **options: Any) -> FineTuned:
     return finetune(tiny(normalized=normalized), data, data, config=config, workers=1, **{"instances": TWO, **options})
 

@@ -26,18 +26,13 @@ from quantkit.training.team import Team
 from quantkit.training.unused import Unused
 from tests.processes import started_by_this
 from tests.training.conftest import DIVERGING, coloured
-from tests.training.test_instances import CONFIG, left_running, params, stored, trained
+from tests.training.test_instances import CONFIG, left_running, params, trained
 from tests.training.test_loop import loop
 from tests.training.test_team import JOB
 
 MEMORY = r"\(the machine may have run out of memory; give fewer instances or a smaller batch\)"
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.requires("two-cpus")]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return stored(tmp_path_factory.mktemp("data") / "coloured.npz")
 
 
 @pytest.fixture(scope="module")

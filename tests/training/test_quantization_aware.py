@@ -28,9 +28,8 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized, trainable_of
 from quantkit.training.simulated.training_graph import training_graph
 from quantkit.training.trained_int8 import TrainedInt8
-from tests.training.conftest import SIZE, coloured, tiny
+from tests.training.conftest import SIZE, coloured, stored, tiny
 from tests.training.test_class_folders import folders
-from tests.training.test_instances import stored
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
