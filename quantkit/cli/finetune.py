@@ -94,8 +94,11 @@ def finetune(
     check_name(out)
     int8 = out.with_name(f"{out.name}-int8")
     from quantkit.training.save import TRAINED, record_of, save_trained
+    from quantkit.training.spinning import spin_briefly
 
     check_target(out, target.force, TRAINED)
+    # What follows may load MXNet.
+    spin_briefly(samples.train)
     if target.quantize:
         from quantkit.backends.mxnet.build import check_int8
 

@@ -9,9 +9,9 @@ from typing import NamedTuple, Optional
 from quantkit.data.samples import Samples
 from quantkit.host.threads import decoders_asked, worker_threads
 
-# Pixels of an image. Two threads vary smaller ones more slowly than one does: handing each other Python's lock takes
-# longer than the work between.
-_SMALL = 128 * 128
+SMALL = 128 * 128
+"""Pixels of an image. Two threads vary smaller ones more slowly than one does: handing each other Python's lock takes
+longer than the work between."""
 
 
 class FeedWorkers(NamedTuple):
@@ -39,7 +39,7 @@ def feed_workers(asked: Optional[int], samples: Samples, input_shape: Sequence[i
     Raises:
         UserError: the number is impossible.
     """
-    scale = samples.independent or math.prod(input_shape[1:]) >= _SMALL
+    scale = samples.independent or math.prod(input_shape[1:]) >= SMALL
     if asked is not None:
         return FeedWorkers(decoders_asked(asked, 0), scale)
     return FeedWorkers(worker_threads() if scale else 1, scale)
