@@ -1,7 +1,8 @@
-"""Measuring whether images can be decoded as fast as a network reads them."""
+"""Measuring whether images can be decoded as fast as a network reads, or learns from, them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -10,26 +11,37 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from quantkit.backends.mxnet.execute import MxnetSession
-from quantkit.data.batches import Batch, batches, prepare
+from quantkit.data.batches import batches, prepare
 from quantkit.data.preparation import Preparation
-from quantkit.data.samples import Samples, repeated
+from quantkit.data.samples import Sample, Samples, repeated
 from quantkit.host.timing import interleaved
 from quantkit.ir.graph import Graph
 
 _ROUNDS = 5
 _LOOKED_AT = 20
 
-# The share of the time for reading the files for the first time, and the number of runs that warm up a network.
-_FIRST_PASS = 0.2
+FIRST_PASS = 0.2
+"""The share of the time for reading the files for the first time."""
+
 _WARM_UP = 3
 
 Verdict = Literal["fed", "starved", "not distinguishable"]
-Batches = Generator[Batch, None, None]
+
+
+class Prepared(Protocol):
+    """Samples of one run of a network."""
+
+    @property
+    def data(self) -> np.ndarray:
+        """The samples as the network reads them."""
+
+
+Stream = Generator[Prepared, None, None]
 Consume = Callable[[np.ndarray], object]
 
 
@@ -61,6 +73,14 @@ class Images:
     short_side: int | None
     decoding: float
     preprocessing: float
+
+
+class FirstPass(NamedTuple):
+    """What reading images for the first time gave: images per second, their number, and bytes; see ``Feed``."""
+
+    rate: float
+    images: int
+    from_storage: int | None
 
 
 @dataclass(frozen=True)
@@ -133,7 +153,7 @@ def measure_feed(
         EngineError: the engine cannot run the network.
     """
 
-    def stream(source: Samples, threads: int) -> Batches:
+    def stream(source: Samples, threads: int) -> Stream:
         return batches(source, preparation, input_shape, batch, workers=threads)
 
     (name,) = graph.inputs
@@ -145,47 +165,73 @@ def measure_feed(
     # Decoding one image also loads the libraries that it needs.
     (one,) = batches(samples, preparation, input_shape, 1, limit=1, workers=0)
     ready = replace(one, data=np.repeat(one.data, batch, axis=0))
+    first = read_first(stream(samples, workers), seconds * FIRST_PASS)
+    images = look_at(samples, lambda sample: prepare(sample, preparation, input_shape))
+    endless = repeated(samples, first.images)
+    return measure_streams(
+        images, first, lambda threads: stream(endless, threads), ready, run, workers, seconds * (1 - FIRST_PASS)
+    )
+
+
+def measure_streams(
+    images: Images,
+    first: FirstPass,
+    again: Callable[[int], Stream],
+    ready: Prepared,
+    run: Consume,
+    workers: int,
+    seconds: float,
+) -> Feed:
+    """Measure preparing, a network, and both together, in turns.
+
+    Args:
+        images: those that are read.
+        first: what reading them for the first time gave.
+        again: given a number of threads, the same images in batches, without end.
+        ready: a batch for the network alone.
+        run: runs the network over the samples of a batch.
+        workers: the largest number of threads that prepare.
+        seconds: the time to measure; each of five rounds runs each at least once.
+    """
     for _ in range(_WARM_UP):
         run(ready.data)
-    before = _storage_bytes()
-    first_pass, distinct = _first_pass(stream(samples, workers), seconds * _FIRST_PASS)
-    after = _storage_bytes()
-    endless = repeated(samples, distinct)
-    contestants: dict[str, tuple[Callable[[], Batches], Consume]] = {
-        "one_worker": (lambda: stream(endless, 1), len),
-        "all_workers": (lambda: stream(endless, workers), len),
-        "network": (lambda: _again(ready), run),
-        "together": (lambda: stream(endless, workers), run),
+    contestants: dict[str, tuple[Callable[[], Stream], Consume]] = {
+        "one_worker": (lambda: again(1), len),
+        "all_workers": (lambda: again(workers), len),
+        "network": (lambda: _repeated(ready), run),
+        "together": (lambda: again(workers), run),
     }
-    turn = seconds * (1 - _FIRST_PASS) / _ROUNDS / len(contestants)
+    turn = seconds / _ROUNDS / len(contestants)
     turns = interleaved({name: partial(_turn, *each, turn) for name, each in contestants.items()}, _ROUNDS)
     return Feed(
-        images=_looked_at(samples, preparation, input_shape),
-        distinct=distinct,
-        batch=batch,
+        images=images,
+        distinct=first.images,
+        batch=len(ready.data),
         workers=workers,
-        first_pass=first_pass,
-        from_storage=None if before is None or after is None else after - before,
+        first_pass=first.rate,
+        from_storage=first.from_storage,
         waiting=median(waited for _, waited in turns["together"]),
         **{contestant: Rate(tuple(rate for rate, _ in values)) for contestant, values in turns.items()},
     )
 
 
-def _again(batch: Batch) -> Batches:
+def _repeated(batch: Prepared) -> Stream:
     while True:
         yield batch
 
 
-def _first_pass(stream: Batches, seconds: float) -> tuple[float, int]:
-    """Read until the stream or the time ends: images per second, and the number of images."""
-    count = 0
+def read_first(stream: Stream, seconds: float = math.inf) -> FirstPass:
+    """Read until the stream or the time, in seconds, ends."""
+    count, before = 0, _storage_bytes()
     with closing(stream):
         begun = perf_counter()
         for batch in stream:
             count += len(batch.data)
             if perf_counter() - begun >= seconds:
                 break
-        return count / (perf_counter() - begun), count
+        rate = count / (perf_counter() - begun)
+    after = _storage_bytes()
+    return FirstPass(rate, count, None if before is None or after is None else after - before)
 
 
 def _storage_bytes() -> int | None:
@@ -197,7 +243,7 @@ def _storage_bytes() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)
 
 
-def _turn(opened: Callable[[], Batches], consume: Consume, seconds: float) -> tuple[float, float]:
+def _turn(opened: Callable[[], Stream], consume: Consume, seconds: float) -> tuple[float, float]:
     """Images per second, and the share of the time spent waiting for them; the first batch only warms up."""
     count, waited = 0, 0.0
     with closing(opened()) as stream:
@@ -212,13 +258,13 @@ def _turn(opened: Callable[[], Batches], consume: Consume, seconds: float) -> tu
     return count / (now - begun), waited / (now - begun)
 
 
-def _looked_at(samples: Samples, preparation: Preparation, input_shape: tuple[int, ...]) -> Images:
-    """Time decoding and preprocessing of the first few images in this thread."""
+def look_at(samples: Samples, prepare: Callable[[Sample], object]) -> Images:
+    """Time decoding and ``prepare`` of the first few images in this thread."""
     decoding, preprocessing, sides = [], [], []
     begun = perf_counter()
     for sample in islice(samples, _LOOKED_AT):
         decoded = perf_counter()
-        prepare(sample, preparation, input_shape)
+        prepare(sample)
         if sample.image.dtype == np.uint8:
             sides.append(min(sample.image.shape[:2]))
         decoding.append(decoded - begun)

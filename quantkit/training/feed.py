@@ -159,6 +159,14 @@ class Feed:
             )
         else:
             sample = replace(sample, label=label_of(sample.label, sample.name))
+        return self.varied(sample, epoch, position)
+
+    def varied(self, sample: Sample, epoch: int, position: int) -> Sample:
+        """A sample as the network reads it in an epoch, from its position among all.
+
+        Raises:
+            SampleError: it cannot be used.
+        """
         augmentation, preprocess = self.config.augmentation, self.model.preprocess
         if preprocess is None or not augmentation.changes or not can_be_varied(sample):
             return prepare(sample, self.model.preparation, self.model.input_shape, self.classes)
@@ -179,6 +187,19 @@ class Feed:
         were = "was" if number == 1 else "were"
         before = f"; {counted(number, 'sample')} before it {were} left out" if number else ""
         raise DataError(f"{error}{before}, and no more may be (--skip-bad, skip_bad)") from error
+
+
+def check_batch(samples: Samples, batch_size: int) -> None:
+    """Make sure that samples are enough for a batch.
+
+    Raises:
+        DataError: they are not.
+    """
+    if len(samples) < batch_size:
+        raise DataError(
+            f"{samples.name} has {len(samples)} samples, fewer than a batch of {batch_size}; give more, or a smaller "
+            "batch (--batch-size, batch_size)"
+        )
 
 
 def place_of(samples: Samples, position: int) -> int:

@@ -21,7 +21,7 @@ from quantkit.training.checkpoint import Checkpoint, check_alike, write_checkpoi
 from quantkit.training.communication import Communication, all_have
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
-from quantkit.training.feed import Feed, TrainingBatch
+from quantkit.training.feed import Feed, TrainingBatch, check_batch
 from quantkit.training.network import LossName, TrainedNetwork, parameters_digest
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable
@@ -68,17 +68,12 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
-        samples, config = self.feed.samples, self.config
-        if len(samples) < config.batch_size:
-            raise DataError(
-                f"{samples.name} has {len(samples)} samples, fewer than a batch of {config.batch_size}; give more, or "
-                "a smaller batch (--batch-size, batch_size)"
-            )
-        if config.patience is not None and self.held is None:
+        check_batch(self.feed.samples, self.config.batch_size)
+        if self.config.patience is not None and self.held is None:
             raise UserError(
                 "stopping early needs validation samples; give some (--val, validation_data), or no patience"
             )
-        config.check_shared(self.communication.instances)
+        self.config.check_shared(self.communication.instances)
 
     @property
     def config(self) -> TrainingConfig:

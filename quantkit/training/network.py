@@ -109,6 +109,11 @@ class TrainedNetwork:
             self._trainer.step(self._batch_size)
             return float(loss.mean().asscalar())
 
+    def wait(self) -> None:
+        """Wait for the end of the last step, before which ``step`` returns."""
+        with engine_calls("train the network"):
+            self._mxnet.nd.waitall()
+
     def share_statistics(self, params: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Give the moving means and variances of all instances their mean over the instances.
 

@@ -147,3 +147,36 @@ def test_an_engine_without_int8_is_named_at_once(
 def test_data_that_do_not_exist(run: Run, checkpoint: Path, tmp_path: Path) -> None:
     result = run("feed", checkpoint, *options(tmp_path / "nothing"), "--quiet")
     assert result.exit_code == 2 and "there is no sample data" in result.stderr
+
+
+def trained(run: Run, checkpoint: Path, data: Path, *more: object) -> Any:
+    return run(
+        "feed", checkpoint, "--data", data, "--batch", 4, "--seconds", 0.5, "--input-shape", SHAPE, "--training", *more
+    )
+
+
+def test_a_training_is_measured_with_its_augmentation(run: Run, engine: None, checkpoint: Path, photos: Path) -> None:
+    asked = ("--freeze", "body", "--smallest-crop", 0.5, "--workers", 2, "--mean", "0.5", "--std", "0.25")
+    done = trained(run, checkpoint, photos, *asked)
+    assert done.exit_code == 0, done.stderr
+    printed = " ".join(done.stdout.split())
+    assert re.search(r"tiny \(FP32, in training\) over \d+ images of photos", printed)
+    rows = ("preparing again, 2 workers", "FP32 network in training, batch 4", "network over prepared images")
+    for words in (*rows, "one image: decoding", "varying and preprocessing"):
+        assert words in printed
+    result = json.loads(trained(run, checkpoint, photos, *asked, "--json", "--quiet").stdout)
+    assert (result["form"], result["kind"], result["batch"], result["workers"]) == ("trained", "fp32", 4, 2)
+
+
+def test_options_of_trainings_are_for_trainings(
+    run: Run, engine: None, checkpoint: Path, samples: Path, tmp_path: Path
+) -> None:
+    for option in (("--freeze", "body"), ("--workers", 2), ("--colour", 0.5)):
+        refused = run("feed", checkpoint, *options(samples), *option)
+        assert refused.exit_code == 2 and f"{option[0]} is for a training; give --training, too" in refused.stderr
+    refused = trained(run, checkpoint, samples, "--colour", 0.5)
+    assert refused.exit_code == 2 and "--colour varies images, and samples.npz holds arrays" in refused.stderr
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "manifest.json").touch()
+    refused = run("feed", tmp_path / "bundle", "--data", samples, "--training")
+    assert refused.exit_code == 2 and "is a bundle; --training measures an FP32 network" in refused.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -32,13 +32,16 @@ _OVERSIZED = 1.5
 _COLD, _TOGETHER = 0.8, 0.9
 
 
+FeedingForm = Literal["bundle", "quantized", "trained"]
+
+
 @dataclass(frozen=True)
 class Feeding:
     """A network and its samples, measured.
 
     Attributes:
         network: what was measured.
-        form: a ``bundle`` as it is, or a network ``quantized`` for this.
+        form: a ``bundle`` as it is, a network ``quantized`` for this, or one that was ``trained``.
         data: the samples' name.
         feed: the figures.
         advice: what they mean beyond the verdict, and the remedies where the network starves.
@@ -46,7 +49,7 @@ class Feeding:
     """
 
     network: Network
-    form: Literal["bundle", "quantized"]
+    form: FeedingForm
     data: str
     feed: Feed
     advice: tuple[str, ...]
@@ -54,7 +57,7 @@ class Feeding:
 
 
 def measure_feeding(
-    network: Network, form: Literal["bundle", "quantized"], samples: Samples, batch: int, seconds: float = SECONDS
+    network: Network, form: FeedingForm, samples: Samples, batch: int, seconds: float = SECONDS
 ) -> Feeding:
     """Measure how fast samples can be loaded and how fast a network reads them; see ``evaluation.feed.measure_feed``.
 
@@ -72,10 +75,15 @@ def measure_feeding(
     measure = partial(
         measure_feed, network.graph, samples, network.preparation, network.input_shape, batch, worker_threads(), seconds
     )
-    feed, others = with_load_of_others(measure, os.sched_getaffinity(0))
-    warnings = (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
+    feed, warnings = undisturbed(measure)
     advised = advice(feed, network.preprocess, sample_noun(network.input_shape))
     return Feeding(network, form, samples.name, feed, tuple(advised), warnings)
+
+
+def undisturbed(measure: Callable[[], Feed]) -> tuple[Feed, tuple[str, ...]]:
+    """A measurement, and warnings about those who disturbed it."""
+    feed, others = with_load_of_others(measure, os.sched_getaffinity(0))
+    return feed, (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
 
 
 def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Network:
@@ -112,23 +120,32 @@ def advice(feed: Feed, preprocess: Optional[Preprocess], noun: SampleNoun = "ima
         if noun == "image":
             text += "; where the images are many small files, try them packed into one .rec file"
         texts.append(text)
+    texts += [*competing(feed, noun), *remedies(feed, preprocess)]
+    if feed.verdict == "starved" and stored is not None:
+        texts.append("preprocess once: float32 arrays in an .npz need no decoding")
+    return texts
+
+
+def competing(feed: Feed, noun: SampleNoun) -> Iterator[str]:
+    """What it means if both at once are slower than the slower one alone."""
     slower = min(feed.all_workers.median, feed.network.median)
     if feed.together.median < _TOGETHER * slower:
         longer = feed.network.median * (1 - feed.waiting) / feed.together.median
-        texts.append(
+        yield (
             f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
             f"network waited for {noun}s {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
             "long as alone; whether they compete for cores shows when the network gets fewer threads: set "
             "OMP_NUM_THREADS and measure again"
         )
+
+
+def remedies(feed: Feed, preprocess: Optional[Preprocess]) -> Iterator[str]:
+    """How images can be prepared faster for a network that starves."""
+    stored = feed.images.short_side
     if feed.verdict == "starved" and stored is not None:
         wanted = ceil(feed.network.median / feed.one_worker.median)
         needed = None if preprocess is None else preprocess.resize or preprocess.crop
         if wanted > feed.workers:
-            texts.append(
-                f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
-            )
+            yield f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
         if needed is not None and stored > _OVERSIZED * needed:
-            texts.append(f"store the images smaller: their short side is {stored} pixels, {needed} are needed")
-        texts.append("preprocess once: float32 arrays in an .npz need no decoding")
-    return texts
+            yield f"store the images smaller: their short side is {stored} pixels, {needed} are needed"
