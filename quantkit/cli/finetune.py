@@ -94,11 +94,11 @@ def finetune(
     check_name(out)
     int8 = out.with_name(f"{out.name}-int8")
     from quantkit.training.save import TRAINED, record_of, save_trained
-    from quantkit.training.spinning import spin_briefly
+    from quantkit.training.spinning import load_for_training
 
     check_target(out, target.force, TRAINED)
-    # What follows may load MXNet.
-    spin_briefly(samples.train)
+    # Before anything else loads MXNet.
+    load_for_training(samples.train)
     if target.quantize:
         from quantkit.backends.mxnet.build import check_int8
 

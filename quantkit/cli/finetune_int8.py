@@ -69,9 +69,9 @@ def quantization_aware(
     from quantkit.data.samples import skipping
     from quantkit.data.sources import load_data
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
-    from quantkit.training.spinning import spin_briefly
+    from quantkit.training.spinning import load_for_training
 
-    spin_briefly(samples.train)
+    load_for_training(samples.train)
     check_int8()
     config = config_of(learning, varying, QUANTIZATION_AWARE)
     check_varied(varying, samples.train)

@@ -21,7 +21,7 @@ def config_of(learning: Learning, varying: Varying, usual: TrainingConfig) -> Tr
         UsageError: an option does nothing for the optimizer.
         UserError: a value is impossible.
     """
-    config = augmented(varying, replace(usual, **_given(learning)))
+    config = varied(varying, replace(usual, **_given(learning)))
     if learning.momentum is not None and config.optimizer != "sgd":
         raise click.UsageError(
             f"--momentum is for sgd, and the optimizer is {config.optimizer}; leave it out, or give --optimizer sgd"
@@ -29,11 +29,11 @@ def config_of(learning: Learning, varying: Varying, usual: TrainingConfig) -> Tr
     return config
 
 
-def augmented(varying: Varying, usual: TrainingConfig) -> TrainingConfig:
+def varied(varying: Varying, usual: TrainingConfig) -> TrainingConfig:
     """The configuration with images varied as options ask for."""
-    varied = _given(varying)
-    mixup = {"mixup": varied.pop("mixup")} if "mixup" in varied else {}
-    return replace(usual, **mixup, augmentation=replace(usual.augmentation, **varied))
+    asked = _given(varying)
+    mixup = {"mixup": asked.pop("mixup")} if "mixup" in asked else {}
+    return replace(usual, **mixup, augmentation=replace(usual.augmentation, **asked))
 
 
 def check_varied(varying: Varying, data: str) -> None:

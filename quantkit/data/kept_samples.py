@@ -12,6 +12,11 @@ from quantkit.data.samples import Sample, Samples
 _OVERHEAD = 512
 
 
+def size_kept(sample: Sample) -> int:
+    """The bytes that a sample takes in memory."""
+    return sample.image.nbytes + _OVERHEAD
+
+
 class KeptSamples:
     """The samples of a source, by their positions; those beyond the bound are read again each time."""
 
@@ -52,7 +57,7 @@ class KeptSamples:
     def _kept(self, position: int, read: Sample) -> Sample:
         sample = self._made(read)
         with self._lock:
-            size = sample.image.nbytes + _OVERHEAD
+            size = size_kept(sample)
             if position not in self._held and size <= self._left:
                 self._left -= size
                 self._held[position] = sample

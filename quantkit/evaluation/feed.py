@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +43,15 @@ class Prepared(Protocol):
 
 Stream = Generator[Prepared, None, None]
 Consume = Callable[[np.ndarray], object]
+Contestant = tuple[Callable[[], Stream], Consume]
+"""What opens a stream of batches, and what is done with the samples of each."""
+
+
+class Turn(NamedTuple):
+    """Images per second, and the share of the time in which they were waited for."""
+
+    rate: float
+    waited: float
 
 
 @dataclass(frozen=True)
@@ -168,51 +177,64 @@ def measure_feed(
     first = read_first(stream(samples, workers), seconds * FIRST_PASS)
     images = look_at(samples, lambda sample: prepare(sample, preparation, input_shape))
     endless = repeated(samples, first.images)
-    return measure_streams(
-        images, first, lambda threads: stream(endless, threads), ready, run, workers, seconds * (1 - FIRST_PASS)
+    turns = in_turns(
+        {
+            "one_worker": (lambda: stream(endless, 1), len),
+            "all_workers": (lambda: stream(endless, workers), len),
+            "network": network_alone(run, ready),
+            "together": (lambda: stream(endless, workers), run),
+        },
+        seconds * (1 - FIRST_PASS),
     )
-
-
-def measure_streams(
-    images: Images,
-    first: FirstPass,
-    again: Callable[[int], Stream],
-    ready: Prepared,
-    run: Consume,
-    workers: int,
-    seconds: float,
-) -> Feed:
-    """Measure preparing, a network, and both together, in turns.
-
-    Args:
-        images: those that are read.
-        first: what reading them for the first time gave.
-        again: given a number of threads, the same images in batches, without end.
-        ready: a batch for the network alone.
-        run: runs the network over the samples of a batch.
-        workers: the largest number of threads that prepare.
-        seconds: the time to measure; each of five rounds runs each at least once.
-    """
-    for _ in range(_WARM_UP):
-        run(ready.data)
-    contestants: dict[str, tuple[Callable[[], Stream], Consume]] = {
-        "one_worker": (lambda: again(1), len),
-        "all_workers": (lambda: again(workers), len),
-        "network": (lambda: _repeated(ready), run),
-        "together": (lambda: again(workers), run),
-    }
-    turn = seconds / _ROUNDS / len(contestants)
-    turns = interleaved({name: partial(_turn, *each, turn) for name, each in contestants.items()}, _ROUNDS)
     return Feed(
         images=images,
         distinct=first.images,
-        batch=len(ready.data),
+        batch=batch,
         workers=workers,
         first_pass=first.rate,
         from_storage=first.from_storage,
-        waiting=median(waited for _, waited in turns["together"]),
-        **{contestant: Rate(tuple(rate for rate, _ in values)) for contestant, values in turns.items()},
+        waiting=median(turn.waited for turn in turns["together"]),
+        **{contestant: rate_of(each) for contestant, each in turns.items()},
     )
+
+
+def network_alone(run: Consume, ready: Prepared) -> Contestant:
+    """A network, warmed up, that runs over one batch again and again."""
+    for _ in range(_WARM_UP):
+        run(ready.data)
+    return lambda: _repeated(ready), run
+
+
+def in_turns(contestants: Mapping[str, Contestant], seconds: float) -> dict[str, list[Turn]]:
+    """Five turns of each contestant, in turns; the first batch of each turn only warms up.
+
+    Args:
+        contestants: what is measured; their streams have no end.
+        seconds: the time to measure; each turn has at least one batch.
+    """
+    turn = seconds / _ROUNDS / len(contestants)
+    return interleaved({name: partial(_turn, *each, turn) for name, each in contestants.items()}, _ROUNDS)
+
+
+def rate_of(turns: Iterable[Turn]) -> Rate:
+    """The images per second of turns."""
+    return Rate(tuple(turn.rate for turn in turns))
+
+
+def steady(stream: Stream, consume: Consume, skipped: int, seconds: float) -> list[Turn]:
+    """Five turns one after the other, over one stream.
+
+    Args:
+        stream: batches without an end, which is closed.
+        consume: what is done with the samples of each.
+        skipped: the number of batches to begin with that do not count; at least as many do.
+        seconds: the time to measure.
+    """
+    least = math.ceil(max(1, skipped) / _ROUNDS)
+    with closing(stream):
+        for _ in range(skipped):
+            consume(next(stream).data)
+        return [_timed(stream, consume, seconds / _ROUNDS, least) for _ in range(_ROUNDS)]
 
 
 def _repeated(batch: Prepared) -> Stream:
@@ -243,22 +265,26 @@ def _storage_bytes() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)
 
 
-def _turn(opened: Callable[[], Stream], consume: Consume, seconds: float) -> tuple[float, float]:
-    """Images per second, and the share of the time spent waiting for them; the first batch only warms up."""
-    count, waited = 0, 0.0
+def _turn(opened: Callable[[], Stream], consume: Consume, seconds: float) -> Turn:
     with closing(opened()) as stream:
         consume(next(stream).data)
-        begun = now = perf_counter()
-        while now - begun < seconds:
-            batch = next(stream)
-            waited += perf_counter() - now
-            consume(batch.data)
-            count += len(batch.data)
-            now = perf_counter()
-    return count / (now - begun), waited / (now - begun)
+        return _timed(stream, consume, seconds, 1)
 
 
-def look_at(samples: Samples, prepare: Callable[[Sample], object]) -> Images:
+def _timed(stream: Stream, consume: Consume, seconds: float, least: int) -> Turn:
+    """Consume batches for some time, and at least so many."""
+    runs, images, waited = 0, 0, 0.0
+    begun = now = perf_counter()
+    while runs < least or now - begun < seconds:
+        batch = next(stream)
+        waited += perf_counter() - now
+        consume(batch.data)
+        runs, images = runs + 1, images + len(batch.data)
+        now = perf_counter()
+    return Turn(images / (now - begun), waited / (now - begun))
+
+
+def look_at(samples: Iterable[Sample], prepare: Callable[[Sample], object]) -> Images:
     """Time decoding and ``prepare`` of the first few images in this thread."""
     decoding, preprocessing, sides = [], [], []
     begun = perf_counter()

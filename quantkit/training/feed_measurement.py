@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from statistics import fmean
+from itertools import count
+from statistics import fmean, median
 from typing import Optional
 
 import numpy as np
 
-from quantkit.benchmark.workloads.feed import SECONDS, Feeding, competing, remedies, undisturbed
-from quantkit.data.sample_noun import SampleNoun, sample_noun
-from quantkit.data.samples import Sample, Samples, take
-from quantkit.evaluation.feed import FIRST_PASS, Images, Stream, look_at, measure_streams, read_first
-from quantkit.evaluation.feed import Feed as Measured
+from quantkit.benchmark.workloads.feed import COLD, SECONDS, Feeding, competing, oversized, with_warnings
+from quantkit.data.kept_samples import KeptSamples, size_kept
+from quantkit.data.sample_noun import sample_noun
+from quantkit.data.samples import Sample, Samples, skipping, take
+from quantkit.data.sources import DataSource, load_data
+from quantkit.errors import DataError, SampleError, UserError
+from quantkit.evaluation import feed as rates
 from quantkit.evaluation.network import Network
 from quantkit.models.model import Model
 from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
 from quantkit.training.feed import Feed, TrainingBatch, bytes_kept, check_batch, readable_in_any_order
-from quantkit.training.feed_workers import feed_workers
-from quantkit.training.finetune import trainable_classifier
+from quantkit.training.feed_workers import FeedWorkers, feed_workers
+from quantkit.training.finetune import trainable_classifier, with_new_classes
 from quantkit.training.head import classes_of
 from quantkit.training.network import TrainedNetwork
-from quantkit.training.spinning import spin_briefly
-from quantkit.units import megabytes, percent
+from quantkit.training.spinning import load_for_training
+from quantkit.units import percent
+
+# Shares of the time: for turns of each alone, and for both together. The rest is for the first epoch.
+_ALONE, _TOGETHER = 0.5, 0.3
+
+# Batches of the first epoch for each worker, if there are as many: all then work for most of the time.
+_FOR_EACH = 4
 
 # More epochs than any measurement lasts.
 _ENDLESS = 10**9
@@ -34,84 +45,160 @@ _QUICKEST = 1e-6
 
 
 @dataclass(frozen=True)
-class _Looked:
-    """The first few samples: what they are, and the bytes that all of them take decoded, if these are not kept."""
+class TrainingFeeding(Feeding):
+    """A training and its samples, measured.
 
-    images: Images
-    too_many: Optional[int]
+    Attributes:
+        config: how the network would be trained.
+        classes: those of the network.
+        samples: how many there are.
+        kept: the share of them that a training keeps in memory once they were read.
+    """
+
+    config: TrainingConfig
+    classes: int
+    samples: int
+    kept: float
 
 
 def measure_training_feed(
     model: Model,
-    samples: Samples,
+    data: DataSource,
     config: TrainingConfig,
+    *,
+    classes: Optional[int] = None,
     workers: Optional[int] = None,
+    skip_bad: int = 0,
     seconds: float = SECONDS,
-) -> Feeding:
+) -> TrainingFeeding:
     """Measure how fast samples are prepared for a training, how fast a network learns from them, and both together.
 
-    As many samples as a thread prepares in a fifth of the time are read: once, as in the first epoch, then over and
-    over, as in later ones, from memory unless all of the samples would take more than a training keeps. They need no
-    labels: all classes are the target, to the same share.
+    As many samples as the workers prepare in a fifth of the time are read: once, as in the first epoch, then over and
+    over, as in later ones: from memory as far as a training keeps them there. They need no labels: all classes are the
+    target, to the same share. Both together are measured once the batches are used up that were prepared before.
 
     Args:
         model: a classifier.
-        samples: what it would learn from.
-        config: the batch, the augmentation, and what is frozen.
-        workers: threads that prepare samples, as for ``finetune``.
-        seconds: how long to measure in all; each of five rounds has at least two steps.
+        data: what it would learn from, as for ``finetune``.
+        config: the batch, the optimizer, the augmentation, and what is frozen.
+        classes: how many classes the samples have; None: the network keeps its own.
+        workers: threads that prepare samples, from 1 up; None: as for ``finetune``.
+        skip_bad: how many samples may be left out.
+        seconds: how long to measure, at least; ten steps and four batches for each worker take longer with large
+            networks.
 
     Raises:
         ModelError: the network is no classifier that can be trained.
         DataError: the samples cannot be used, or are fewer than a batch.
-        UserError: something to be frozen is not there, or nothing is left to learn.
+        UserError: something to be frozen is not there, nothing is left to learn, or there are no workers.
         EngineError: the engine cannot train the network.
     """
-    spin_briefly(samples)
-    network, threads = trainable_classifier(model, config), feed_workers(workers, samples, model.input_shape).number
-    feed = Feed(samples, model, config, classes_of(model), threads, labelled=False)
-    looked = _looked_at(feed)
-    read = samples if looked.too_many else readable_in_any_order(samples)
-    check_batch(read, config.batch_size)
-    feed = replace(feed, samples=_chosen(read, looked.images, config.batch_size, seconds * FIRST_PASS))
-    trained = TrainedNetwork(network, config, feed.steps, Alone())
-    ready = _ready(feed)
+    if workers == 0:
+        raise UserError("workers is 0, and the network itself would wait while samples are prepared; give at least 1")
+    load_for_training(data)
+    loaded = skipping(load_data(data), skip_bad)
+    base = with_new_classes(model, classes, (), config.seed)
+    network, threads = trainable_classifier(base, config), feed_workers(workers, loaded, base.input_shape)
+    held = not (loaded.independent and loaded.size)
+    samples = readable_in_any_order(loaded) if held else loaded
+    check_batch(samples, config.batch_size)
+    feed = Feed(samples, base, config, classes_of(base), threads.number, labelled=False)
+    images, size = _looked_at(feed)
+    kept = 1.0 if held else min(1.0, bytes_kept(1) / (size * len(samples)))
+    chosen = _chosen(samples, images, config.batch_size, threads.number, seconds * rates.FIRST_PASS)
+    if not held:
+        most = bytes_kept(1) if kept == 1.0 else int(kept * size * len(chosen))
+        chosen = replace(chosen, read=KeptSamples(chosen, most).read)
+    feed = replace(feed, samples=chosen)
+    found, warnings = with_warnings(
+        lambda: _measured(feed, TrainedNetwork(network, config, feed.steps, Alone()), images, seconds)
+    )
+    if held:
+        found = replace(found, from_storage=None)
+    shown = Network(base.name, "fp32", base.graph, base.input_shape, base.preprocess, base.source.weights)
+    advice = tuple(_advice(found, base, config, threads, kept))
+    return TrainingFeeding(
+        shown, "trained", loaded.name, found, advice, warnings, config, feed.classes, len(samples), kept
+    )
 
-    def learn(data: np.ndarray) -> None:
-        trained.step(data, ready.targets)
-        trained.wait()
 
-    def again(number: int) -> Stream:
-        return replace(feed, workers=number).epochs(2, _ENDLESS)
-
-    def measured() -> Measured:
-        first = read_first(feed.epochs(1, 1))
-        return measure_streams(looked.images, first, again, ready, learn, threads, seconds * (1 - FIRST_PASS))
-
-    found, warnings = undisturbed(measured)
-    form = Network(model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights)
-    texts = tuple(_advice(found, form, looked.too_many))
-    return Feeding(form, "trained", samples.name, found, texts, warnings)
-
-
-def _looked_at(feed: Feed) -> _Looked:
+def _looked_at(feed: Feed) -> tuple[rates.Images, float]:
+    """What the first few samples are, and the bytes that one of them takes in memory."""
     sizes: list[int] = []
+    positions = count()
 
     def varied(sample: Sample) -> None:
-        sizes.append(sample.image.nbytes)
-        feed.varied(sample, 1, 0)
+        sizes.append(size_kept(sample))
+        # The feed tells of those that cannot be used.
+        with suppress(SampleError):
+            feed.varied(replace(sample, label=None), 1, next(positions))
 
-    samples = feed.samples
-    images = look_at(samples, varied)
-    total = int(fmean(sizes) * samples.size) if samples.independent and samples.size else 0
-    return _Looked(images, total if total > bytes_kept(1) else None)
+    return rates.look_at(_readable(feed.samples), varied), fmean(sizes)
 
 
-def _chosen(samples: Samples, images: Images, batch: int, seconds: float) -> Samples:
-    """Whole batches of samples, as many as one thread prepares in the time, and two if there are as many."""
+def _readable(samples: Samples) -> Iterator[Sample]:
+    """The samples that can be read, in their order.
+
+    Raises:
+        DataError: more cannot be read than may be left out, or none can.
+    """
+    left_out, none = 0, True
+    for read in samples.deferred():
+        try:
+            sample = read()
+        except SampleError:
+            left_out += 1
+            if left_out > samples.skip_bad:
+                raise
+            continue
+        none = False
+        yield sample
+    if none:
+        raise DataError(f"no sample of {samples.name} can be read; replace them")
+
+
+def _chosen(samples: Samples, images: rates.Images, batch: int, workers: int, seconds: float) -> Samples:
+    """Whole batches of samples, as many as so many workers prepare in the time, and some for each worker."""
     each = max(_QUICKEST, (images.decoding + images.preprocessing) / 1e3)
-    most = min(len(samples), max(2 * batch, int(seconds / each)))
+    most = min(len(samples), max(_FOR_EACH * workers * batch, int(workers * seconds / each)))
     return take(samples, most - most % batch)
+
+
+def _measured(feed: Feed, network: TrainedNetwork, images: rates.Images, seconds: float) -> rates.Feed:
+    ready, workers = _ready(feed), feed.workers
+
+    def learn(data: np.ndarray) -> None:
+        network.step(data, ready.targets)
+
+    def learn_alone(data: np.ndarray) -> None:
+        learn(data)
+        network.wait()
+
+    def again(number: int) -> rates.Stream:
+        return replace(feed, workers=number).epochs(2, _ENDLESS)
+
+    first = rates.read_first(feed.epochs(1, 1))
+    turns = rates.in_turns(
+        {
+            "one_worker": (lambda: again(1), len),
+            "all_workers": (lambda: again(workers), len),
+            "network": rates.network_alone(learn_alone, ready),
+        },
+        seconds * _ALONE,
+    )
+    # The workers prepare one each, and one more waits, before the network begins.
+    together = rates.steady(again(workers), learn, workers + 1, seconds * _TOGETHER)
+    return rates.Feed(
+        images=images,
+        distinct=first.images,
+        batch=feed.config.batch_size,
+        workers=workers,
+        first_pass=first.rate,
+        from_storage=first.from_storage,
+        together=rates.rate_of(together),
+        waiting=median(turn.waited for turn in together),
+        **{name: rates.rate_of(each) for name, each in turns.items()},
+    )
 
 
 def _ready(feed: Feed) -> TrainingBatch:
@@ -121,17 +208,40 @@ def _ready(feed: Feed) -> TrainingBatch:
     return TrainingBatch(data, np.full((len(data), feed.classes), 1 / feed.classes, np.float32))
 
 
-def _advice(found: Measured, network: Network, too_many: Optional[int]) -> Iterator[str]:
+def _advice(
+    found: rates.Feed, model: Model, config: TrainingConfig, threads: FeedWorkers, kept: float
+) -> Iterator[str]:
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
-    noun: SampleNoun = sample_noun(network.input_shape)
-    slowest = min(found.network.rounds)
-    if found.first_pass < min(slowest, found.all_workers.median):
-        rate, waiting = f"{found.first_pass:.0f} {noun}s/s", percent(1 - found.first_pass / slowest)
-        yield f"in the first epoch, {rate} are prepared: the network waits for {waiting} of it"
-    if too_many:
+    noun, slowest = sample_noun(model.input_shape), min(found.network.rounds)
+    starves_first = found.first_pass < COLD * slowest
+    if starves_first:
+        waiting = percent(1 - found.first_pass / slowest)
         yield (
-            f"decoded, all {noun}s take about {megabytes(too_many)}, more than the {megabytes(bytes_kept(1))} that "
-            "stay in memory: those beyond are decoded anew in each epoch, as all were for this"
+            f"in the first epoch, {found.first_pass:.0f} {noun}s/s can be prepared: the network waits for {waiting} of "
+            "the time, or more"
+        )
+    if kept < 1:
+        yield (
+            f"{percent(1 - kept)} of the {noun}s find no room in memory once they are decoded, and are decoded anew in "
+            "each epoch"
         )
     yield from competing(found, noun)
-    yield from remedies(found, network.preprocess)
+    if found.verdict == "starved":
+        wanted = math.ceil(found.network.median / found.one_worker.median)
+        if not threads.scale:
+            yield f"more threads prepare such small {noun}s no faster"
+        elif wanted > found.workers:
+            yield (
+                f"about {wanted} threads (--workers, workers) would keep up, if each had a processor of its own and "
+                "prepared as many as one alone"
+            )
+    if found.images.short_side is not None and (found.verdict == "starved" or starves_first):
+        yield from oversized(found, _side(model, config))
+
+
+def _side(model: Model, config: TrainingConfig) -> Optional[int]:
+    """The pixels of a stored image's short side of which the smallest crop has as many as the network reads."""
+    smallest, preprocess = config.augmentation.smallest_crop, model.preprocess
+    if smallest == 1:
+        return None if preprocess is None else preprocess.resize or preprocess.crop
+    return math.ceil(min(model.input_shape[1:]) / math.sqrt(smallest))

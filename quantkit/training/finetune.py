@@ -26,7 +26,7 @@ from quantkit.training.launch import KVStoreName
 from quantkit.training.loop import Loop, Told, untold
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
-from quantkit.training.spinning import spin_briefly
+from quantkit.training.spinning import load_for_training
 from quantkit.training.trainable import Trainable, trainable
 
 
@@ -132,7 +132,7 @@ def finetune(
         classes = whole_number("classes", classes, 1, 10)
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
     checkpoint = None if checkpoint is None else Path(checkpoint)
-    spin_briefly(train_data)
+    load_for_training(train_data)
     names = folder_labels(train_data, validation_data, classes, classes_of(model))
     base = with_new_classes(model, classes, labels or names, config.seed)
     for data in (train_data, validation_data):

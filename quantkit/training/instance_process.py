@@ -67,6 +67,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.training.kvstore import KVStore
     from quantkit.training.loop_inputs import LoopInputs
     from quantkit.training.quantization_aware import teacher_of
+    from quantkit.training.spinning import load_for_training
     from quantkit.training.team import Job, Simulated
     from quantkit.training.trainable import Trainable
     from quantkit.training.validation import share_of
@@ -74,6 +75,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     instances, beside, leads = (settings.pop(name) for name in ("instances", "beside", "leads"))
     simulated = settings.pop("simulated")
     job = Job(**settings, simulated=Simulated(**simulated) if simulated else None)
+    load_for_training(job.train)
     options = {**job.config, "augmentation": Augmentation(**job.config["augmentation"])}
     model, config = load_model(job.card), TrainingConfig(**options)
     loaded = skipping(load_data(job.train), job.skip_bad[0])

@@ -38,7 +38,7 @@ from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
 from quantkit.training.simulated.trained_form import TrainedForm, trained_form
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
-from quantkit.training.spinning import spin_briefly
+from quantkit.training.spinning import load_for_training
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable, before_softmax
 from quantkit.training.trained_int8 import TrainedInt8, with_record
@@ -111,7 +111,7 @@ def train_quantized(
             "(--no-distill, distill=False)"
         )
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
-    spin_briefly(train_data)
+    load_for_training(train_data)
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
     if not distill:

@@ -3,45 +3,58 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+import sys
+from contextlib import suppress
+from itertools import islice
 
-import numpy as np
-
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.data.samples import Samples
 from quantkit.data.sources import DataSource, load_data
-from quantkit.errors import DataError
+from quantkit.errors import SampleError
+from quantkit.training.augmentation import can_be_varied
 from quantkit.training.feed_workers import SMALL
 
 # Turns of the loop in which a thread looks for work before it sleeps; libgomp's own number is 300,000. While it looks,
 # threads that decode do without its core, since they give way to all others: a network then waits for photographs. Of
 # small networks, whose threads sleep between two operators then, this takes a few percent of the throughput.
 _TURNS = "10000"
+_VARIABLE = "GOMP_SPINCOUNT"
+
+# Samples of which the first that can be read decides.
+_TRIED = 8
 
 
-def spin_briefly(data: DataSource, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Have threads of GNU's OpenMP sleep soon after their work if large images are decoded for a training.
+def load_for_training(data: DataSource) -> None:
+    """Load MXNet with threads of GNU's OpenMP that sleep soon after their work, if a training decodes large images.
 
-    Nothing changes where the user has decided on that. The library reads it when it is loaded: call this before MXNet
-    is. Processes started later inherit it.
+    The library reads this once, when it is loaded. Nothing is done where MXNet is loaded already, or where the user has
+    decided on it; the environment stays as it is.
 
     Args:
-        data: the training samples; the first of them is read.
-        environment: what the library reads.
+        data: the training samples.
 
     Raises:
         DataError: there are no such samples.
+        SamplesUnavailable: they cannot be reached.
+        EngineMissing: see ``load_mxnet``.
     """
-    decided = "GOMP_SPINCOUNT" in environment or "OMP_WAIT_POLICY" in environment
-    if not decided and _are_decoded(data):
-        environment["GOMP_SPINCOUNT"] = _TURNS
+    decided = "mxnet" in sys.modules or _VARIABLE in os.environ or "OMP_WAIT_POLICY" in os.environ
+    if decided or not _are_decoded(load_data(data)):
+        return
+    os.environ[_VARIABLE] = _TURNS
+    try:
+        load_mxnet()
+    finally:
+        del os.environ[_VARIABLE]
 
 
-def _are_decoded(data: DataSource) -> bool:
-    samples = load_data(data)
+def _are_decoded(samples: Samples) -> bool:
+    """Whether samples are large images, each to be read by itself, by the first that can be read."""
     if not samples.independent:
         return False
-    try:
-        image = next(iter(samples)).image
-    except DataError:
+    for read in islice(samples.deferred(), _TRIED):
         # The training tells of it, or leaves it out.
-        return False
-    return image.dtype == np.uint8 and image.shape[0] * image.shape[1] >= SMALL
+        with suppress(SampleError):
+            sample = read()
+            return can_be_varied(sample) and sample.image[..., 0].size >= SMALL
+    return False

@@ -166,6 +166,13 @@ def test_a_training_is_measured_with_its_augmentation(run: Run, engine: None, ch
         assert words in printed
     result = json.loads(trained(run, checkpoint, photos, *asked, "--json", "--quiet").stdout)
     assert (result["form"], result["kind"], result["batch"], result["workers"]) == ("trained", "fp32", 4, 2)
+    made = result["training"]
+    assert (made["freeze"], made["augmentation"]["smallest_crop"], made["classes"]) == (["body"], 0.5, 7)
+    assert (made["samples"], made["kept_in_memory"]) == (36, 1)
+    (photos / "red" / "00.png").write_bytes(b"no image")
+    refused = trained(run, checkpoint, photos, *asked)
+    assert refused.exit_code == 2 and "00.png" in refused.stderr
+    assert trained(run, checkpoint, photos, *asked, "--skip-bad", 1, "--classes", 3).exit_code == 0
 
 
 def test_options_of_trainings_are_for_trainings(
@@ -179,4 +186,4 @@ def test_options_of_trainings_are_for_trainings(
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "manifest.json").touch()
     refused = run("feed", tmp_path / "bundle", "--data", samples, "--training")
-    assert refused.exit_code == 2 and "is a bundle; --training measures an FP32 network" in refused.stderr
+    assert refused.exit_code == 2 and "is a bundle; give the FP32 network it was made from" in refused.stderr

@@ -57,6 +57,8 @@ def test_the_parameters_are_those_of_the_function_itself() -> None:
         "data",
         "batch",
         "seconds",
+        "training",
+        "varying",
         "loading",
         "preprocessing",
     ]

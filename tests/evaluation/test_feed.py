@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -280,3 +282,25 @@ def test_where_the_system_does_not_tell_nothing_is_told(
 
     monkeypatch.setattr(Path, "read_text", read_text)
     assert feed._storage_bytes() == expected
+
+
+def prepared_ahead(clock: Clock, number: int) -> Iterator[SimpleNamespace]:
+    """Batches of which so many are ready, and each of the others takes half a second."""
+    for place in count():
+        clock.now += 0.5 if place >= number else 0
+        yield SimpleNamespace(data=np.zeros(BATCH))
+
+
+def test_what_was_prepared_ahead_does_not_count(clock: Clock) -> None:
+    def consume(data: np.ndarray) -> None:
+        clock.now += 0.25
+
+    turns = feed.steady(prepared_ahead(clock, 3), consume, 3, 15.0)  # type: ignore[arg-type]
+    assert len(turns) == 5
+    assert all((turn.rate, turn.waited) == (BATCH / 0.75, 0.5 / 0.75) for turn in turns)
+
+
+def test_at_least_as_many_batches_count_as_do_not(clock: Clock) -> None:
+    consumed: list[int] = []
+    feed.steady(prepared_ahead(clock, 0), lambda data: consumed.append(len(data)), 7, 0.001)  # type: ignore[arg-type]
+    assert len(consumed) == 7 + 5 * 2

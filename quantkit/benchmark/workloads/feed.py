@@ -28,8 +28,11 @@ SECONDS = 20.0
 # Stored images whose side is this many times what the network needs are worth shrinking.
 _OVERSIZED = 1.5
 
-# Below these shares of the rates alone, the advice mentions the first reading and the common run.
-_COLD, _TOGETHER = 0.8, 0.9
+COLD = 0.8
+"""Below this share of the rate of later readings, or of the network, the advice mentions the first reading."""
+
+# Below this share of the slower one's rate alone, it mentions the common run.
+_TOGETHER = 0.9
 
 
 FeedingForm = Literal["bundle", "quantized", "trained"]
@@ -75,12 +78,12 @@ def measure_feeding(
     measure = partial(
         measure_feed, network.graph, samples, network.preparation, network.input_shape, batch, worker_threads(), seconds
     )
-    feed, warnings = undisturbed(measure)
+    feed, warnings = with_warnings(measure)
     advised = advice(feed, network.preprocess, sample_noun(network.input_shape))
     return Feeding(network, form, samples.name, feed, tuple(advised), warnings)
 
 
-def undisturbed(measure: Callable[[], Feed]) -> tuple[Feed, tuple[str, ...]]:
+def with_warnings(measure: Callable[[], Feed]) -> tuple[Feed, tuple[str, ...]]:
     """A measurement, and warnings about those who disturbed it."""
     feed, others = with_load_of_others(measure, os.sched_getaffinity(0))
     return feed, (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
@@ -111,7 +114,7 @@ def advice(feed: Feed, preprocess: Optional[Preprocess], noun: SampleNoun = "ima
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
     texts = []
     stored = feed.images.short_side
-    if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
+    if feed.from_storage and feed.first_pass < COLD * min(feed.all_workers.rounds):
         enough = "too few" if feed.first_pass < min(feed.network.rounds) else "enough"
         text = (
             f"the first reading, with {megabytes(feed.from_storage)} from storage, gave {feed.first_pass:.0f} "
@@ -120,8 +123,14 @@ def advice(feed: Feed, preprocess: Optional[Preprocess], noun: SampleNoun = "ima
         if noun == "image":
             text += "; where the images are many small files, try them packed into one .rec file"
         texts.append(text)
-    texts += [*competing(feed, noun), *remedies(feed, preprocess)]
+    texts += competing(feed, noun)
     if feed.verdict == "starved" and stored is not None:
+        wanted = ceil(feed.network.median / feed.one_worker.median)
+        if wanted > feed.workers:
+            texts.append(
+                f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
+            )
+        texts += oversized(feed, None if preprocess is None else preprocess.resize or preprocess.crop)
         texts.append("preprocess once: float32 arrays in an .npz need no decoding")
     return texts
 
@@ -139,13 +148,8 @@ def competing(feed: Feed, noun: SampleNoun) -> Iterator[str]:
         )
 
 
-def remedies(feed: Feed, preprocess: Optional[Preprocess]) -> Iterator[str]:
-    """How images can be prepared faster for a network that starves."""
+def oversized(feed: Feed, needed: Optional[int]) -> Iterator[str]:
+    """That stored images are much larger than the pixels that are ``needed`` of their short side, if they are."""
     stored = feed.images.short_side
-    if feed.verdict == "starved" and stored is not None:
-        wanted = ceil(feed.network.median / feed.one_worker.median)
-        needed = None if preprocess is None else preprocess.resize or preprocess.crop
-        if wanted > feed.workers:
-            yield f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
-        if needed is not None and stored > _OVERSIZED * needed:
-            yield f"store the images smaller: their short side is {stored} pixels, {needed} are needed"
+    if stored is not None and needed is not None and stored > _OVERSIZED * needed:
+        yield f"store the images smaller: their short side is {stored} pixels, {needed} are needed"
