@@ -16,6 +16,11 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
 
 
+def per_second(rate: float) -> str:
+    """A rate without its unit: three digits, or all before the point."""
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def decibels(value: float) -> str:
     """``31.4 dB``, or ``exact`` where nothing deviates."""
     return "exact" if value == math.inf else f"{value:.1f} dB"

@@ -50,7 +50,7 @@ class Training:
     )
     workers: Optional[int] = option(
         "--workers",
-        type=click.IntRange(min=1, max=MOST_DECODERS),
+        type=click.IntRange(min=0, max=MOST_DECODERS),
         metavar="N",
         help="With --training: threads that prepare images.  [default: as `quantkit finetune`]",
     )
@@ -110,7 +110,8 @@ def feed(
     remedies follow.
 
     With --training, MODEL learns from the images in FP32, in one process, as `quantkit finetune` has it learn. They
-    need no labels. The first reading is that of the first epoch, the others are those of later ones.
+    need no labels. The first reading is that of the first epoch, the others are those of later ones; both together are
+    measured last.
     """
     from quantkit.data.sample_noun import sample_noun
     from quantkit.data.sources import load_data
@@ -145,6 +146,7 @@ def _trained(
 ) -> tuple[Feeding, dict[str, Any]]:
     """A training, measured, and how it is made."""
     from quantkit.cli.networks import load
+    from quantkit.data.left_out import documents
     from quantkit.training.config import TrainingConfig
     from quantkit.training.feed_measurement import measure_training_feed
     from quantkit.training.spinning import load_for_training
@@ -154,7 +156,7 @@ def _trained(
     # Before anything else loads MXNet.
     load_for_training(data)
     model = load(terminal, network, loading, preprocessing)
-    terminal.stage(f"preparing {data} for a training of {model.name}, about {seconds:.0f} s")
+    terminal.stage(f"preparing {data} for a training of {model.name}, at least {seconds:.0f} s")
     feeding = measure_training_feed(
         model,
         data,
@@ -172,7 +174,10 @@ def _trained(
         "augmentation": asdict(config.augmentation),
         "samples": feeding.samples,
         "kept_in_memory": feeding.kept,
+        "held_before": feeding.held,
+        "left_out": documents(feeding.left_out),
     }
+    terminal.warn_of_left_out(feeding.left_out)
     return feeding, {"training": made}
 
 

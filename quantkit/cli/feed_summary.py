@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quantkit.units import megabytes, percent
+from quantkit.units import megabytes, per_second, percent
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -83,6 +83,8 @@ def tables_of(result: dict[str, Any], noun: SampleNoun) -> list[RenderableType]:
     from rich.text import Text
 
     rates, words, form = result["images_per_second"], _words(result, noun), result["form"]
+    training = result.get("training", {})
+    held = training.get("held_before", False)
     kind, batch = result["kind"].upper(), result["batch"]
     workers = f"{result['workers']} workers" if result["workers"] > 1 else "1 worker"
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -90,7 +92,8 @@ def tables_of(result: dict[str, Any], noun: SampleNoun) -> list[RenderableType]:
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     stored = result["first_pass_bytes_from_storage"]
     source = "" if stored is None else f"{megabytes(stored)} came from storage" if stored else "the files were cached"
-    table.add_row(f"{words.loading}, first reading, {workers}", _written(rates["first_pass"]), source)
+    if not held:
+        table.add_row(f"{words.loading}, first reading, {workers}", per_second(rates["first_pass"]), source)
     for label, name in (
         (f"{words.loading} again, 1 worker", "one_worker"),
         (f"{words.loading} again, {workers}", "all_workers"),
@@ -98,20 +101,18 @@ def tables_of(result: dict[str, Any], noun: SampleNoun) -> list[RenderableType]:
         (f"network over {words.loaded} {noun}s, {workers}", "together"),
     ):
         rate = rates[name]
-        table.add_row(label, _written(rate["median"]), f"{_written(rate['low'])} to {_written(rate['high'])}")
+        if name == "one_worker" and result["workers"] == 1:
+            continue
+        table.add_row(label, per_second(rate["median"]), f"{per_second(rate['low'])} to {per_second(rate['high'])}")
     measured = _FORMS[form].format(kind)
-    title = Text(f"\n{result['network']} ({measured}) over {result['images']} {noun}s of {result['data']}", "bold")
+    number = f"{result['images']} of {training['samples']}" if training else f"{result['images']}"
+    title = Text(f"\n{result['network']} ({measured}) over {number} {noun}s of {result['data']}", "bold")
     decoding, preparing = (f"{result[name]:.2g} ms" for name in ("decoding_ms", "preprocessing_ms"))
-    times = f"{WORDS[noun].loading} {decoding}, {words.preparing} {preparing}"
+    times = f"{'reading' if held else WORDS[noun].loading} {decoding}, {words.preparing} {preparing}"
     waiting = f"the network waited for {noun}s {percent(result['waiting'])} of the time"
     advised = (f"  {each}" for each in result["advice"])
     warned = (Text.assemble(("warning", "yellow"), f": {each}") for each in result["warnings"])
     return [title, table, f"\none {noun}: {times}; {waiting}", _verdict(result, noun), *advised, *warned]
-
-
-def _written(rate: float) -> str:
-    """A rate in three digits, or in whole numbers."""
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _words(result: dict[str, Any], noun: SampleNoun) -> Words:

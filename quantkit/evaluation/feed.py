@@ -43,8 +43,20 @@ class Prepared(Protocol):
 
 Stream = Generator[Prepared, None, None]
 Consume = Callable[[np.ndarray], object]
-Contestant = tuple[Callable[[], Stream], Consume]
-"""What opens a stream of batches, and what is done with the samples of each."""
+
+
+class Contestant(NamedTuple):
+    """What is measured.
+
+    Attributes:
+        opened: opens a stream of batches without an end.
+        consume: what is done with the samples of each.
+        least: how many batches a turn has at least.
+    """
+
+    opened: Callable[[], Stream]
+    consume: Consume
+    least: int = 1
 
 
 class Turn(NamedTuple):
@@ -174,15 +186,15 @@ def measure_feed(
     # Decoding one image also loads the libraries that it needs.
     (one,) = batches(samples, preparation, input_shape, 1, limit=1, workers=0)
     ready = replace(one, data=np.repeat(one.data, batch, axis=0))
-    first = read_first(stream(samples, workers), seconds * FIRST_PASS)
+    first = read_first(lambda: stream(samples, workers), seconds * FIRST_PASS)
     images = look_at(samples, lambda sample: prepare(sample, preparation, input_shape))
     endless = repeated(samples, first.images)
     turns = in_turns(
         {
-            "one_worker": (lambda: stream(endless, 1), len),
-            "all_workers": (lambda: stream(endless, workers), len),
+            "one_worker": Contestant(lambda: stream(endless, 1), len),
+            "all_workers": Contestant(lambda: stream(endless, workers), len),
             "network": network_alone(run, ready),
-            "together": (lambda: stream(endless, workers), run),
+            "together": Contestant(lambda: stream(endless, workers), run),
         },
         seconds * (1 - FIRST_PASS),
     )
@@ -202,18 +214,18 @@ def network_alone(run: Consume, ready: Prepared) -> Contestant:
     """A network, warmed up, that runs over one batch again and again."""
     for _ in range(_WARM_UP):
         run(ready.data)
-    return lambda: _repeated(ready), run
+    return Contestant(lambda: _repeated(ready), run)
 
 
 def in_turns(contestants: Mapping[str, Contestant], seconds: float) -> dict[str, list[Turn]]:
     """Five turns of each contestant, in turns; the first batch of each turn only warms up.
 
     Args:
-        contestants: what is measured; their streams have no end.
-        seconds: the time to measure; each turn has at least one batch.
+        contestants: what is measured.
+        seconds: the time to measure.
     """
     turn = seconds / _ROUNDS / len(contestants)
-    return interleaved({name: partial(_turn, *each, turn) for name, each in contestants.items()}, _ROUNDS)
+    return interleaved({name: partial(_turn, each, turn) for name, each in contestants.items()}, _ROUNDS)
 
 
 def rate_of(turns: Iterable[Turn]) -> Rate:
@@ -221,20 +233,20 @@ def rate_of(turns: Iterable[Turn]) -> Rate:
     return Rate(tuple(turn.rate for turn in turns))
 
 
-def steady(stream: Stream, consume: Consume, skipped: int, seconds: float) -> list[Turn]:
+def steady(stream: Stream, consume: Consume, ahead: int, seconds: float) -> list[Turn]:
     """Five turns one after the other, over one stream.
 
     Args:
         stream: batches without an end, which is closed.
         consume: what is done with the samples of each.
-        skipped: the number of batches to begin with that do not count; at least as many do.
-        seconds: the time to measure.
+        ahead: how many batches are prepared before the first is asked for; they, and one more, do not count.
+        seconds: the time to measure; each turn has at least one batch.
     """
-    least = math.ceil(max(1, skipped) / _ROUNDS)
     with closing(stream):
-        for _ in range(skipped):
-            consume(next(stream).data)
-        return [_timed(stream, consume, seconds / _ROUNDS, least) for _ in range(_ROUNDS)]
+        for _ in range(ahead):
+            next(stream)
+        consume(next(stream).data)
+        return [_timed(stream, consume, seconds / _ROUNDS, 1) for _ in range(_ROUNDS)]
 
 
 def _repeated(batch: Prepared) -> Stream:
@@ -242,11 +254,11 @@ def _repeated(batch: Prepared) -> Stream:
         yield batch
 
 
-def read_first(stream: Stream, seconds: float = math.inf) -> FirstPass:
-    """Read until the stream or the time, in seconds, ends."""
+def read_first(opened: Callable[[], Stream], seconds: float = math.inf) -> FirstPass:
+    """Open a stream, which may read ahead at once, and read until it or the time, in seconds, ends."""
     count, before = 0, _storage_bytes()
-    with closing(stream):
-        begun = perf_counter()
+    begun = perf_counter()
+    with closing(opened()) as stream:
         for batch in stream:
             count += len(batch.data)
             if perf_counter() - begun >= seconds:
@@ -265,10 +277,10 @@ def _storage_bytes() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)
 
 
-def _turn(opened: Callable[[], Stream], consume: Consume, seconds: float) -> Turn:
-    with closing(opened()) as stream:
-        consume(next(stream).data)
-        return _timed(stream, consume, seconds, 1)
+def _turn(contestant: Contestant, seconds: float) -> Turn:
+    with closing(contestant.opened()) as stream:
+        contestant.consume(next(stream).data)
+        return _timed(stream, contestant.consume, seconds, contestant.least)
 
 
 def _timed(stream: Stream, consume: Consume, seconds: float, least: int) -> Turn:

@@ -14,12 +14,14 @@ import numpy as np
 
 from quantkit.benchmark.workloads.feed import COLD, SECONDS, Feeding, competing, oversized, with_warnings
 from quantkit.data.kept_samples import KeptSamples, size_kept
-from quantkit.data.sample_noun import sample_noun
+from quantkit.data.left_out import LeftOut, in_order
+from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.samples import Sample, Samples, skipping, take
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, SampleError, UserError
 from quantkit.evaluation import feed as rates
 from quantkit.evaluation.network import Network
+from quantkit.host.threads import MOST_DECODERS
 from quantkit.models.model import Model
 from quantkit.training.communication import Alone
 from quantkit.training.config import TrainingConfig
@@ -29,7 +31,7 @@ from quantkit.training.finetune import trainable_classifier, with_new_classes
 from quantkit.training.head import classes_of
 from quantkit.training.network import TrainedNetwork
 from quantkit.training.spinning import load_for_training
-from quantkit.units import percent
+from quantkit.units import per_second, percent
 
 # Shares of the time: for turns of each alone, and for both together. The rest is for the first epoch.
 _ALONE, _TOGETHER = 0.5, 0.3
@@ -53,12 +55,16 @@ class TrainingFeeding(Feeding):
         classes: those of the network.
         samples: how many there are.
         kept: the share of them that a training keeps in memory once they were read.
+        held: whether they can only be read one after another, and so were in memory before.
+        left_out: those that were read and could not be used.
     """
 
     config: TrainingConfig
     classes: int
     samples: int
     kept: float
+    held: bool
+    left_out: tuple[LeftOut, ...]
 
 
 def measure_training_feed(
@@ -84,8 +90,7 @@ def measure_training_feed(
         classes: how many classes the samples have; None: the network keeps its own.
         workers: threads that prepare samples, from 1 up; None: as for ``finetune``.
         skip_bad: how many samples may be left out.
-        seconds: how long to measure, at least; ten steps and four batches for each worker take longer with large
-            networks.
+        seconds: how long to measure, at least; it takes at least 19 steps, and 4 batches of each worker.
 
     Raises:
         ModelError: the network is no classifier that can be trained.
@@ -113,13 +118,10 @@ def measure_training_feed(
     found, warnings = with_warnings(
         lambda: _measured(feed, TrainedNetwork(network, config, feed.steps, Alone()), images, seconds)
     )
-    if held:
-        found = replace(found, from_storage=None)
     shown = Network(base.name, "fp32", base.graph, base.input_shape, base.preprocess, base.source.weights)
-    advice = tuple(_advice(found, base, config, threads, kept))
-    return TrainingFeeding(
-        shown, "trained", loaded.name, found, advice, warnings, config, feed.classes, len(samples), kept
-    )
+    advice = tuple(_advice(found, base, config, threads, kept, held))
+    made = config, feed.classes, len(samples), kept, held, in_order(feed.left_out)
+    return TrainingFeeding(shown, "trained", loaded.name, found, advice, warnings, *made)
 
 
 def _looked_at(feed: Feed) -> tuple[rates.Images, float]:
@@ -169,23 +171,22 @@ def _measured(feed: Feed, network: TrainedNetwork, images: rates.Images, seconds
 
     def learn(data: np.ndarray) -> None:
         network.step(data, ready.targets)
-
-    def learn_alone(data: np.ndarray) -> None:
-        learn(data)
+        # Else the rest of the step would look like waiting for the next batch.
         network.wait()
 
     def again(number: int) -> rates.Stream:
         return replace(feed, workers=number).epochs(2, _ENDLESS)
 
-    first = rates.read_first(feed.epochs(1, 1))
-    turns = rates.in_turns(
-        {
-            "one_worker": (lambda: again(1), len),
-            "all_workers": (lambda: again(workers), len),
-            "network": rates.network_alone(learn_alone, ready),
-        },
-        seconds * _ALONE,
-    )
+    first = rates.read_first(lambda: feed.epochs(1, 1))
+    contestants = {
+        # Workers that begin together end together: a turn has a batch of each.
+        "all_workers": rates.Contestant(lambda: again(workers), len, workers),
+        "network": rates.network_alone(learn, ready),
+    }
+    if workers > 1:
+        contestants["one_worker"] = rates.Contestant(lambda: again(1), len)
+    turns = rates.in_turns(contestants, seconds * _ALONE)
+    turns.setdefault("one_worker", turns["all_workers"])
     # The workers prepare one each, and one more waits, before the network begins.
     together = rates.steady(again(workers), learn, workers + 1, seconds * _TOGETHER)
     return rates.Feed(
@@ -209,16 +210,16 @@ def _ready(feed: Feed) -> TrainingBatch:
 
 
 def _advice(
-    found: rates.Feed, model: Model, config: TrainingConfig, threads: FeedWorkers, kept: float
+    found: rates.Feed, model: Model, config: TrainingConfig, threads: FeedWorkers, kept: float, held: bool
 ) -> Iterator[str]:
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
     noun, slowest = sample_noun(model.input_shape), min(found.network.rounds)
-    starves_first = found.first_pass < COLD * slowest
+    starves_first = not held and found.first_pass < COLD * min(slowest, *found.all_workers.rounds)
     if starves_first:
-        waiting = percent(1 - found.first_pass / slowest)
+        first, waiting = per_second(found.first_pass), percent(1 - found.first_pass / slowest)
         yield (
-            f"in the first epoch, {found.first_pass:.0f} {noun}s/s can be prepared: the network waits for {waiting} of "
-            "the time, or more"
+            f"in the first epoch, {first} {noun}s/s can be prepared: the network waits for {waiting} of the time, or "
+            "more"
         )
     if kept < 1:
         yield (
@@ -227,16 +228,27 @@ def _advice(
         )
     yield from competing(found, noun)
     if found.verdict == "starved":
-        wanted = math.ceil(found.network.median / found.one_worker.median)
-        if not threads.scale:
-            yield f"more threads prepare such small {noun}s no faster"
-        elif wanted > found.workers:
-            yield (
-                f"about {wanted} threads (--workers, workers) would keep up, if each had a processor of its own and "
-                "prepared as many as one alone"
-            )
+        yield _enough(found, threads, noun)
     if found.images.short_side is not None and (found.verdict == "starved" or starves_first):
         yield from oversized(found, _side(model, config))
+
+
+def _enough(found: rates.Feed, threads: FeedWorkers, noun: SampleNoun) -> str:
+    """How many workers a network that starves would need, or why more do not help."""
+    wanted = math.ceil(found.network.median / found.one_worker.median)
+    if found.workers > 1 and found.one_worker.exceeds(found.all_workers):
+        return "one thread prepares more than several do: give one (--workers 1, workers=1)"
+    if not threads.scale:
+        return f"more threads prepare such small {noun}s no faster"
+    if wanted > MOST_DECODERS:
+        return f"no number of threads would keep up: one alone prepares {per_second(found.one_worker.median)} {noun}s/s"
+    if wanted > found.workers:
+        return (
+            f"about {wanted} threads (--workers, workers) would keep up, if each had a processor of its own and "
+            "prepared as many as one alone"
+        )
+    times = found.all_workers.median / found.one_worker.median
+    return f"{found.workers} threads prepare only {times:.1f} times as many as one: they lack processors of their own"
 
 
 def _side(model: Model, config: TrainingConfig) -> Optional[int]:

@@ -160,7 +160,7 @@ def test_a_training_is_measured_with_its_augmentation(run: Run, engine: None, ch
     done = trained(run, checkpoint, photos, *asked)
     assert done.exit_code == 0, done.stderr
     printed = " ".join(done.stdout.split())
-    assert re.search(r"tiny \(FP32, in training\) over \d+ images of photos", printed)
+    assert re.search(r"tiny \(FP32, in training\) over 36 of 36 images of photos", printed)
     rows = ("preparing again, 2 workers", "FP32 network in training, batch 4", "network over prepared images")
     for words in (*rows, "one image: decoding", "varying and preprocessing"):
         assert words in printed

@@ -300,7 +300,26 @@ def test_what_was_prepared_ahead_does_not_count(clock: Clock) -> None:
     assert all((turn.rate, turn.waited) == (BATCH / 0.75, 0.5 / 0.75) for turn in turns)
 
 
-def test_at_least_as_many_batches_count_as_do_not(clock: Clock) -> None:
+def test_each_turn_has_a_batch(clock: Clock) -> None:
     consumed: list[int] = []
-    feed.steady(prepared_ahead(clock, 0), lambda data: consumed.append(len(data)), 7, 0.001)  # type: ignore[arg-type]
-    assert len(consumed) == 7 + 5 * 2
+    feed.steady(prepared_ahead(clock, 7), lambda data: consumed.append(len(data)), 7, 0.001)  # type: ignore[arg-type]
+    assert len(consumed) == 1 + 5
+
+
+def test_what_is_read_when_a_stream_is_opened_counts(clock: Clock) -> None:
+    def opened() -> Any:
+        clock.now += 1.5
+        return (SimpleNamespace(data=np.zeros(BATCH)) for _ in range(3))
+
+    assert feed.read_first(opened).rate == 3 * BATCH / 1.5
+
+
+def test_a_turn_has_a_batch_of_each_worker(clock: Clock) -> None:
+    consumed: list[int] = []
+    many = feed.Contestant(
+        lambda: prepared_ahead(clock, 0),  # type: ignore[arg-type, return-value]
+        lambda data: consumed.append(len(data)),
+        4,
+    )
+    feed.in_turns({"many": many}, 0.001)
+    assert len(consumed) == 5 * (1 + 4)

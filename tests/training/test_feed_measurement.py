@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,6 +37,19 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     monkeypatch.setattr(rates, "look_at", lambda *given: replace(look_at(*given), **times))
     monkeypatch.setattr(feed_measurement, "load_for_training", lambda data: None)
     return times
+
+
+def test_mxnet_is_loaded_for_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(feed_measurement, "load_for_training", asked.append)
+    samples, _ = counted(24)
+    measured(samples)
+    assert asked == [samples]
+
+
+def test_one_worker_is_all_workers() -> None:
+    found = measured(counted(24)[0], workers=1).feed
+    assert found.one_worker is found.all_workers or found.one_worker == found.all_workers
 
 
 def counted(number: int, label: Any = None, damaged: int = -1) -> tuple[Samples, Counter[int]]:
@@ -93,13 +107,14 @@ def test_labels_do_not_matter() -> None:
 def test_one_after_another_they_are_held_before() -> None:
     stream = (sample.image[None] for sample in coloured(24))
     found = measured(stream)
-    assert found.feed.distinct == 24 and found.kept == 1 and found.feed.from_storage is None
+    assert found.feed.distinct == 24 and found.kept == 1 and found.held
 
 
 def test_damaged_images_are_left_out_as_far_as_they_may_be() -> None:
     with pytest.raises(DataError, match="image 3 is damaged"):
         measured(counted(24, damaged=3)[0])
-    assert measured(counted(24, damaged=3)[0], skip_bad=1).feed.distinct == 24
+    found = measured(counted(24, damaged=3)[0], skip_bad=1)
+    assert found.feed.distinct == 24 and [each.position for each in found.left_out] == [3]
     samples = counted(1, damaged=0)[0]
     with pytest.raises(DataError, match="fewer than a batch"):
         measured(samples, skip_bad=5)
@@ -119,13 +134,15 @@ def advised(
     augmentation: Augmentation = NONE,
     scale: bool = True,
     kept: float = 1.0,
+    one: float = 0.0,
+    held: bool = False,
 ) -> list[str]:
-    one, all_, learning = (Rate((rate,) * 5) for rate in (every / 2, every, network))
+    single, all_, learning = (Rate((rate,) * 5) for rate in (one or every / 2, every, network))
     both = Rate((min(every, network),) * 5)
-    found = Feed(Images(20, 20, 5.0, 1.0), 64, 32, 2, first, None, one, all_, learning, both, 0.1)
+    found = Feed(Images(20, 20, 5.0, 1.0), 64, 32, 2, first, None, single, all_, learning, both, 0.1)
     config = replace(CONFIG, augmentation=augmentation)
     model = replace(tiny(), preprocess=replace(PREPROCESS, crop=8))
-    return list(feed_measurement._advice(found, model, config, FeedWorkers(2, scale), kept))
+    return list(feed_measurement._advice(found, model, config, FeedWorkers(2, scale), kept, held))
 
 
 def test_the_first_epoch_is_told_of_where_it_starves() -> None:
@@ -136,13 +153,20 @@ def test_the_first_epoch_is_told_of_where_it_starves() -> None:
     ]  # fmt: skip
     assert advised(first=50, every=400, network=200, augmentation=Augmentation()) == [said]
     assert advised(first=170, every=400, network=200) == []
+    assert advised(first=50, every=400, network=200, held=True) == []
 
 
 def test_a_training_that_starves_is_told_how_many_workers_keep_up() -> None:
-    (found,) = advised(first=200, every=100, network=200, augmentation=Augmentation())
-    assert found.startswith("about 4 threads (--workers, workers) would keep up")
-    (found,) = advised(first=200, every=100, network=200, augmentation=Augmentation(), scale=False)
-    assert found == "more threads prepare such small images no faster"
+    starved = partial(advised, first=200, every=100, network=200, augmentation=Augmentation())
+    for options, said in (
+        ({}, "about 4 threads (--workers, workers) would keep up"),
+        ({"scale": False}, "more threads prepare such small images no faster"),
+        ({"one": 110}, "one thread prepares more than several do: give one (--workers 1, workers=1)"),
+        ({"one": 100}, "2 threads prepare only 1.0 times as many as one"),
+        ({"network": 30_000}, "no number of threads would keep up: one alone prepares 50 images/s"),
+    ):
+        (found,) = starved(**options)
+        assert found.startswith(said)
 
 
 def test_samples_without_room_in_memory_are_told_of() -> None:

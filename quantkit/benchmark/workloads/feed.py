@@ -137,8 +137,9 @@ def advice(feed: Feed, preprocess: Optional[Preprocess], noun: SampleNoun = "ima
 
 def competing(feed: Feed, noun: SampleNoun) -> Iterator[str]:
     """What it means if both at once are slower than the slower one alone."""
-    slower = min(feed.all_workers.median, feed.network.median)
-    if feed.together.median < _TOGETHER * slower:
+    alone = min(feed.all_workers, feed.network, key=lambda rate: rate.median)
+    slower = alone.median
+    if alone.exceeds(feed.together) and feed.together.median < _TOGETHER * slower:
         longer = feed.network.median * (1 - feed.waiting) / feed.together.median
         yield (
             f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
