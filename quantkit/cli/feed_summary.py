@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quantkit.benchmark.workloads.feed import Feeding, FeedingForm
     from quantkit.cli.console import RenderableType
     from quantkit.data.sample_noun import SampleNoun
-    from quantkit.evaluation.feed import Rate
+    from quantkit.evaluation.stream_rates import Rate
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.samples import Sample, Samples, skipping, take
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import DataError, SampleError, UserError
-from quantkit.evaluation import feed as rates
+from quantkit.evaluation import stream_rates as rates
+from quantkit.evaluation.feed import FIRST_PASS
+from quantkit.evaluation.feed import Feed as Measured
 from quantkit.evaluation.network import Network
 from quantkit.host.threads import MOST_DECODERS
 from quantkit.models.model import Model
@@ -110,7 +112,7 @@ def measure_training_feed(
     feed = Feed(samples, base, config, classes_of(base), threads.number, labelled=False)
     images, size = _looked_at(feed)
     kept = 1.0 if held else min(1.0, bytes_kept(1) / (size * len(samples)))
-    chosen = _chosen(samples, images, config.batch_size, threads.number, seconds * rates.FIRST_PASS)
+    chosen = _chosen(samples, images, config.batch_size, threads.number, seconds * FIRST_PASS)
     if not held:
         most = bytes_kept(1) if kept == 1.0 else int(kept * size * len(chosen))
         chosen = replace(chosen, read=KeptSamples(chosen, most).read)
@@ -166,7 +168,7 @@ def _chosen(samples: Samples, images: rates.Images, batch: int, workers: int, se
     return take(samples, most - most % batch)
 
 
-def _measured(feed: Feed, network: TrainedNetwork, images: rates.Images, seconds: float) -> rates.Feed:
+def _measured(feed: Feed, network: TrainedNetwork, images: rates.Images, seconds: float) -> Measured:
     ready, workers = _ready(feed), feed.workers
 
     def learn(data: np.ndarray) -> None:
@@ -189,7 +191,7 @@ def _measured(feed: Feed, network: TrainedNetwork, images: rates.Images, seconds
     turns.setdefault("one_worker", turns["all_workers"])
     # The workers prepare one each, and one more waits, before the network begins.
     together = rates.steady(again(workers), learn, workers + 1, seconds * _TOGETHER)
-    return rates.Feed(
+    return Measured(
         images=images,
         distinct=first.images,
         batch=feed.config.batch_size,
@@ -210,7 +212,7 @@ def _ready(feed: Feed) -> TrainingBatch:
 
 
 def _advice(
-    found: rates.Feed, model: Model, config: TrainingConfig, threads: FeedWorkers, kept: float, held: bool
+    found: Measured, model: Model, config: TrainingConfig, threads: FeedWorkers, kept: float, held: bool
 ) -> Iterator[str]:
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
     noun, slowest = sample_noun(model.input_shape), min(found.network.rounds)
@@ -233,7 +235,7 @@ def _advice(
         yield from oversized(found, _side(model, config))
 
 
-def _enough(found: rates.Feed, threads: FeedWorkers, noun: SampleNoun) -> str:
+def _enough(found: Measured, threads: FeedWorkers, noun: SampleNoun) -> str:
     """How many workers a network that starves would need, or why more do not help."""
     wanted = math.ceil(found.network.median / found.one_worker.median)
     if found.workers > 1 and found.one_worker.exceeds(found.all_workers):

@@ -16,8 +16,9 @@ from quantkit.data.batches import Batch, batches
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
-from quantkit.evaluation import feed
-from quantkit.evaluation.feed import Feed, Images, Rate, measure_feed
+from quantkit.evaluation import feed, stream_rates
+from quantkit.evaluation.feed import Feed, measure_feed
+from quantkit.evaluation.stream_rates import Contestant, Images, Rate, in_turns, read_first, steady
 from tests.data.test_prefetch import own_threads
 from tests.networks import DATA, Builder
 
@@ -58,7 +59,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(feed, "perf_counter", clock)
+    monkeypatch.setattr(stream_rates, "perf_counter", clock)
     monkeypatch.setattr(feed, "batches", clock.batches)
     return clock
 
@@ -141,7 +142,7 @@ def test_the_first_reading_is_told_from_later_ones(network: Network, clock: Cloc
 
 def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(feed, "perf_counter", clock)
+    monkeypatch.setattr(stream_rates, "perf_counter", clock)
     monkeypatch.setattr(feed, "MxnetSession", network := Network(clock))
     network.seconds = TURN
     measured(slow_samples(clock, 0.01))
@@ -152,7 +153,7 @@ def test_what_comes_from_storage_is_the_difference(
     network: Network, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for readings, expected in (((1000, 5000), 4000), ((None, None), None)):
-        monkeypatch.setattr(feed, "_storage_bytes", iter(readings).__next__)
+        monkeypatch.setattr(stream_rates, "_storage_bytes", iter(readings).__next__)
         assert measured(slow_samples(clock, 0.02)).from_storage == expected
 
 
@@ -162,9 +163,9 @@ def test_bytes_that_come_from_storage_are_counted(tmp_path: Path) -> None:
     descriptor = os.open(file, os.O_RDONLY)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    before = feed._storage_bytes()
+    before = stream_rates._storage_bytes()
     os.pread(descriptor, 1 << 20, 0)
-    after = feed._storage_bytes()
+    after = stream_rates._storage_bytes()
     os.close(descriptor)
     assert before is not None and after is not None
     # Files in memory, and on some layered file systems, come from no device.
@@ -281,7 +282,7 @@ def test_where_the_system_does_not_tell_nothing_is_told(
         return text
 
     monkeypatch.setattr(Path, "read_text", read_text)
-    assert feed._storage_bytes() == expected
+    assert stream_rates._storage_bytes() == expected
 
 
 def prepared_ahead(clock: Clock, number: int) -> Iterator[SimpleNamespace]:
@@ -295,14 +296,14 @@ def test_what_was_prepared_ahead_does_not_count(clock: Clock) -> None:
     def consume(data: np.ndarray) -> None:
         clock.now += 0.25
 
-    turns = feed.steady(prepared_ahead(clock, 3), consume, 3, 15.0)  # type: ignore[arg-type]
+    turns = steady(prepared_ahead(clock, 3), consume, 3, 15.0)  # type: ignore[arg-type]
     assert len(turns) == 5
     assert all((turn.rate, turn.waited) == (BATCH / 0.75, 0.5 / 0.75) for turn in turns)
 
 
 def test_each_turn_has_a_batch(clock: Clock) -> None:
     consumed: list[int] = []
-    feed.steady(prepared_ahead(clock, 7), lambda data: consumed.append(len(data)), 7, 0.001)  # type: ignore[arg-type]
+    steady(prepared_ahead(clock, 7), lambda data: consumed.append(len(data)), 7, 0.001)  # type: ignore[arg-type]
     assert len(consumed) == 1 + 5
 
 
@@ -311,15 +312,15 @@ def test_what_is_read_when_a_stream_is_opened_counts(clock: Clock) -> None:
         clock.now += 1.5
         return (SimpleNamespace(data=np.zeros(BATCH)) for _ in range(3))
 
-    assert feed.read_first(opened).rate == 3 * BATCH / 1.5
+    assert read_first(opened).rate == 3 * BATCH / 1.5
 
 
 def test_a_turn_has_a_batch_of_each_worker(clock: Clock) -> None:
     consumed: list[int] = []
-    many = feed.Contestant(
+    many = Contestant(
         lambda: prepared_ahead(clock, 0),  # type: ignore[arg-type, return-value]
         lambda data: consumed.append(len(data)),
         4,
     )
-    feed.in_turns({"many": many}, 0.001)
+    in_turns({"many": many}, 0.001)
     assert len(consumed) == 5 * (1 + 4)

@@ -13,8 +13,9 @@ import pytest
 
 from quantkit.data.samples import Samples
 from quantkit.data.sources import load_data
-from quantkit.evaluation.feed import Feed, Images, Rate
+from quantkit.evaluation.feed import Feed
 from quantkit.evaluation.network import Network
+from quantkit.evaluation.stream_rates import Images, Rate
 
 FEED = Feed(
     Images(20, 256, 2.0, 0.5), 10, 16, 2, 90.0, None,

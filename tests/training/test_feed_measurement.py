@@ -13,8 +13,9 @@ import pytest
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError, SampleError, UserError
-from quantkit.evaluation import feed as rates
-from quantkit.evaluation.feed import Feed, Images, Rate
+from quantkit.evaluation import stream_rates as rates
+from quantkit.evaluation.feed import Feed
+from quantkit.evaluation.stream_rates import Images, Rate
 from quantkit.training import feed_measurement
 from quantkit.training.augmentation import NONE, Augmentation
 from quantkit.training.config import TrainingConfig

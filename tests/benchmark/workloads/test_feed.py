@@ -9,7 +9,8 @@ import pytest
 
 from quantkit.benchmark.workloads.feed import advice
 from quantkit.data.preprocess import Preprocess
-from quantkit.evaluation.feed import Feed, Images, Rate
+from quantkit.evaluation.feed import Feed
+from quantkit.evaluation.stream_rates import Images, Rate
 
 PREPROCESS = Preprocess(256, 224, (0, 0, 0), (1, 1, 1))
 
