@@ -64,7 +64,7 @@ _VERBS = {
     "report": "Make a report of benchmark results.",
     "compare": "Compare two runs of a benchmark, cell by cell.",
     "profile": "Show where the time goes: by layer, by operator and by kernel.",
-    "feed": "Measure whether decoding images keeps up with a network.",
+    "feed": "Measure whether decoding images keeps up with a network, or with its training.",
     "builds": "Make and check the engines that benchmarks compare.",
     "fuse": "Fuse a network's operators and keep it in FP32.",
     "calibrate": "Measure the ranges of a network's tensors and save them as a table.",
