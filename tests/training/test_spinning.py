@@ -83,20 +83,20 @@ def test_the_first_image_that_can_be_read_decides(found: Found, tmp_path: Path) 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    ("command", "ends", "processes"),
+    ("command", "ends_well", "processes"),
     [
-        (("finetune", "cifar_resnet20_v1", "--train", "photos", "--classes", 3), 2, 1),
-        (("finetune", "b", "--qat", "--reference", "cifar_resnet20_v1", "--train", "photos"), 1, 1),
-        (("feed", "cifar_resnet20_v1", "--data", "photos", "--training", "--batch", 3), 2, 1),
+        (("finetune", "cifar_resnet20_v1", "--train", "photos", "--classes", 3), False, 1),
+        (("finetune", "b", "--qat", "--reference", "cifar_resnet20_v1", "--train", "photos"), False, 1),
+        (("feed", "cifar_resnet20_v1", "--data", "photos", "--training", "--batch", 3), False, 1),
         (
             ("finetune", "cifar_resnet20_v1", "--train", "photos", *BRIEFLY, "--instances", 1),
-            0,
+            True,
             2,
         ),
     ],
 )
 def test_it_is_decided_before_the_library_is_loaded(
-    command: tuple[Any, ...], ends: int, processes: int, undecided: None, tmp_path: Path
+    command: tuple[Any, ...], ends_well: bool, processes: int, undecided: None, tmp_path: Path
 ) -> None:
     """By what libgomp itself says, with a network of GluonCV, which loads MXNet before the training begins."""
     folder(tmp_path / "photos", 128)
@@ -104,5 +104,5 @@ def test_it_is_decided_before_the_library_is_loaded(
     (tmp_path / "b" / "manifest.json").touch()
     process = start(tmp_path, *command, "--weights", "random", OMP_DISPLAY_ENV="verbose")
     told = process.communicate()[1]
-    assert process.returncode == ends, told
+    assert (process.returncode == 0) == ends_well, told
     assert told.count("GOMP_SPINCOUNT = '10000'") == told.count("GOMP_SPINCOUNT") == processes, told
