@@ -148,7 +148,7 @@ def test_damaged_images_are_named(run: Run, card: Path, tmp_path: Path) -> None:
 
 
 def test_validation_samples_may_be_left_out_and_are_tried_first(
-    run: Run, card: Path, photos: Path, tmp_path: Path
+    run: Run, card: Path, photos: Path, tmp_path: Path, int8_engine: None
 ) -> None:
     held = tmp_path / "held"
     shutil.copytree(photos, held)

@@ -149,7 +149,7 @@ def test_lstm_layers_in_int8_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         training_graph(network, (STEPS, STACK.inputs))
 
 
-def test_lstm_layers_in_fp32_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lstm_layers_in_fp32_stay_as_they_are(int8_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     data = sequences(4, tokens=False)
     _, network = recurrent_networks.quantized(monkeypatch, recurrent(), data, exclude=("lstm",))
     training = training_graph(network, data.shape[1:])
