@@ -50,7 +50,7 @@ def test_mxnet_is_loaded_for_the_samples(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_one_worker_is_all_workers() -> None:
     found = measured(counted(24)[0], workers=1).feed
-    assert found.one_worker is found.all_workers or found.one_worker == found.all_workers
+    assert found.one_worker == found.all_workers
 
 
 def counted(number: int, label: Any = None, damaged: int = -1) -> tuple[Samples, Counter[int]]:

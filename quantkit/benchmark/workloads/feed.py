@@ -34,7 +34,6 @@ COLD = 0.8
 # Below this share of the slower one's rate alone, it mentions the common run.
 _TOGETHER = 0.9
 
-
 FeedingForm = Literal["bundle", "quantized", "trained"]
 
 
