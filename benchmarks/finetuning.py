@@ -6,9 +6,9 @@ Trained networks learn other classes, with the defaults of `quantkit finetune` b
 learned from, what chooses the epoch and what is judged are three sets without a common sample. INT8 has the preset
 `best`, calibrated with 100 of the training samples; it is compared with FP32 by McNemar's test. Time is that of
 training alone, on all cores, while nothing else runs.
-Some epochs of it then take turns on one core and on two instances of one core each, through MXNet's parameter server,
-each with the batch of the training; the first epoch does not count. Efficiency is the throughput of two over twice that
-of one, a geometric mean over rounds with Student's 95 % interval.
+One core and two instances of one core each, through MXNet's parameter server, then take turns in epochs of it, each
+with the batch of the training; see alternating_trainings.py. Efficiency is the throughput of two over twice that of
+one, a geometric mean over rounds with Student's 95 % interval.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from command_line import ROUNDS, Document, arguments, data_root, described, host_facts, run, table, write_results
-from training_scaling import reading, share
+from alternating_trainings import Training, turns
+from command_line import Document, arguments, at_least, data_root, described, host_facts, run, table, write_results
+from training_scaling import share
 
 import quantkit
 from quantkit.data.arrays import arrays
@@ -51,7 +52,7 @@ COLUMNS = (
 _ANIMALS = 398
 
 # Samples of each reading of instances, at least.
-_TIMED = 2000
+_TIMED = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,23 +109,23 @@ class Row:
 def main() -> None:
     """Train every network named on the command line."""
     parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=ROUNDS, default=5)
+    parser.add_argument("--minutes", type=at_least(1), default=2, help="of the efficiency of each network")
     options = parser.parse_args()
     root = data_root()
     rows: list[Row] = []
     print("\n".join(table(COLUMNS)), flush=True)
     for case in CASES:
         if not options.network or any(part in case.weights for part in options.network):
-            rows.append(outcome(case, root, options.rounds))
+            rows.append(outcome(case, root, options.minutes))
             print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
         figures = {"rows": [asdict(each) for each in rows]}
-        command = f"python benchmarks/finetuning.py{parts} --rounds {options.rounds}"
+        command = f"python benchmarks/finetuning.py{parts} --minutes {options.minutes}"
         write_results(options.out, command, host_facts(), figures, page)
 
 
-def outcome(case: Case, root: Path, rounds: int) -> Row:
+def outcome(case: Case, root: Path, minutes: int) -> Row:
     """Train, quantize and judge; then train on instances."""
     model = quantkit.load_model(
         root / "weights" / case.weights, input_shape=case.input_shape, preprocess=case.preprocess
@@ -145,7 +146,7 @@ def outcome(case: Case, root: Path, rounds: int) -> Row:
         seconds,
         sum(epoch.samples for epoch in trained.epochs) / seconds,
         sum(epoch.waited for epoch in trained.epochs) / seconds,
-        *on_instances(model, case, sets.learned, rounds),
+        *on_instances(model, case, sets.learned, minutes),
         found.images,
         found.accuracy["reference"].top1,
         found.accuracy["network"].top1,
@@ -155,21 +156,20 @@ def outcome(case: Case, root: Path, rounds: int) -> Row:
 
 
 def on_instances(
-    model: quantkit.Model, case: Case, learned: quantkit.Samples, rounds: int
+    model: quantkit.Model, case: Case, learned: quantkit.Samples, minutes: int
 ) -> tuple[list[float], list[float]]:
     """Images per second of one instance and of two."""
-    readings: dict[int, list[float]] = {1: [], 2: []}
     with scratch_folder() as scratch:
         images = scratch / "images.npz"
         samples = list(learned)
         np.savez(images, x=np.stack([each.image for each in samples]), y=[_class(each.label) for each in samples])
-        epochs = 1 + math.ceil(_TIMED / len(samples))
-        for number in range(rounds):
-            for instances in (1, 2) if number % 2 else (2, 1):
-                config = replace(case.config, epochs=epochs, batch_size=instances * case.config.batch_size)
-                turn = reading(model, images, case.classes, config, instances, "dist_sync")
-                readings[instances].append(turn.throughput)
-    return readings[1], readings[2]
+        forms = {}
+        for instances in (1, 2):
+            config = replace(case.config, batch_size=instances * case.config.batch_size)
+            forms[instances] = [Training(model, images, case.classes, config, instances)]
+        found = turns(forms, minutes, math.ceil(_TIMED / len(samples)))
+    alone, together = ([turn.throughput for turn in found[instances]] for instances in (1, 2))
+    return alone, together
 
 
 def page(document: Document) -> str:

@@ -3,23 +3,22 @@
     python benchmarks/horovod_cycle.py --out benchmarks/results/horovod-cycle
 
 Networks learn as in training_scaling.py, through Horovod: with the cycle time that quantkit sets, and with others. All
-take turns in random order, each with fresh processes. What each has of the throughput with quantkit's cycle time is a
-geometric mean over rounds with Student's 95 % interval. It needs Horovod (`make train-bench ENGINE=horovod`). Nothing
-else may run.
+take turns of seconds in random order, see alternating_trainings.py. What each has of the throughput with quantkit's
+cycle time is a geometric mean over rounds with Student's 95 % interval. It needs Horovod
+(`make train-bench ENGINE=horovod`). Nothing else may run.
 """
 
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Optional
 
-from command_line import ROUNDS, Document, arguments, rows_page, run, table, write_rows
-from training_scaling import Subject, one_turn, share, stored
+from alternating_trainings import Training, turns
+from command_line import Document, arguments, at_least, rows_page, run, table, write_rows
+from training_scaling import Subject, share, training
 
 import quantkit
 from quantkit.files.folders import scratch_folder
@@ -27,12 +26,12 @@ from quantkit.training.horovod_cycle import cycle_time
 
 COLUMNS = ("network", "batch of an instance", "cycle time, ms", "images/s", "throughput, % of that with quantkit's")
 SUBJECTS = (
-    Subject("cifar_resnet20_v1", 32, 32, 40),
-    Subject("mobilenet1.0", 256, 16, 8),
-    Subject("resnet50_v1", 256, 32, 2),
+    Subject("cifar_resnet20_v1", 32, 32, 6),
+    Subject("mobilenet1.0", 256, 16, 2),
+    Subject("resnet50_v1", 256, 8, 2),
 )
 MILLISECONDS = (1, 3, 10, 30, 100)
-_VARIABLE, _INSTANCES, _EPOCHS = "HOROVOD_CYCLE_TIME", 2, 2
+_VARIABLE, _INSTANCES = "HOROVOD_CYCLE_TIME", 2
 
 
 @dataclass(frozen=True)
@@ -49,48 +48,32 @@ class Row:
 def main() -> None:
     """Measure every network named on the command line."""
     parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=ROUNDS, default=5)
+    parser.add_argument("--minutes", type=at_least(1), default=8, help="of each network")
     options = parser.parse_args()
+    os.environ.pop(_VARIABLE, None)
     rows: list[Row] = []
     for subject in SUBJECTS:
         if not options.network or any(part in subject.network for part in options.network):
-            found = list(of_network(subject, options.rounds))
+            found = list(of_network(subject, options.minutes))
             rows += found
             print("\n".join([*table(COLUMNS), *lines({"rows": [asdict(row) for row in found]})]), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
-        write_rows(options.out, f"python benchmarks/horovod_cycle.py{parts} --rounds {options.rounds}", rows, page)
+        write_rows(options.out, f"python benchmarks/horovod_cycle.py{parts} --minutes {options.minutes}", rows, page)
 
 
-def of_network(subject: Subject, rounds: int) -> Iterator[Row]:
+def of_network(subject: Subject, minutes: int) -> Iterator[Row]:
     """The network with each cycle time, quantkit's own first."""
-    cycles: tuple[Optional[int], ...] = (None, *MILLISECONDS)
     model = quantkit.load_model(subject.network, weights="random", quiet=True)
-    shuffled = random.Random(0)
-    found: dict[Optional[int], list[float]] = {cycle: [] for cycle in cycles}
-    with scratch_folder() as scratch:
-        images = stored(scratch / "images.npz", subject, _INSTANCES)
-        for _ in range(rounds):
-            for cycle in shuffled.sample(cycles, len(cycles)):
-                with _inherited(cycle):
-                    turn = one_turn(model, images, subject, _INSTANCES, "horovod", _EPOCHS)
-                found[cycle].append(turn.throughput)
     own = round(cycle_time(model, subject.batch, 1), 1)
-    for cycle, throughput in found.items():
-        yield Row(subject.network, subject.batch, own if cycle is None else cycle, cycle is None, throughput)
-
-
-@contextmanager
-def _inherited(cycle: Optional[int]) -> Iterator[None]:
-    """Have instances inherit a cycle time, or none."""
-    with ExitStack() as stack:
-        before = os.environ.pop(_VARIABLE, None)
-        if before is not None:
-            stack.callback(os.environ.__setitem__, _VARIABLE, before)
-        if cycle is not None:
-            os.environ[_VARIABLE] = str(cycle)
-            stack.callback(os.environ.pop, _VARIABLE)
-        yield
+    with scratch_folder() as scratch:
+        usual = training(model, subject, scratch, _INSTANCES, "horovod")
+        forms: dict[Optional[int], list[Training]] = {None: [usual]}
+        forms |= {cycle: [replace(usual, variables={_VARIABLE: str(cycle)})] for cycle in MILLISECONDS}
+        found = turns(forms, minutes)
+    for cycle, readings in found.items():
+        speeds = [turn.throughput for turn in readings]
+        yield Row(subject.network, subject.batch, own if cycle is None else cycle, cycle is None, speeds)
 
 
 def page(document: Document) -> str:

@@ -17,7 +17,8 @@ def document(**figures: Any) -> dict[str, Any]:
 
 
 def test_efficiency_is_that_of_as_many_single_instances() -> None:
-    from training_scaling import APART, Cell, Turn, lines
+    from alternating_trainings import Turn
+    from training_scaling import APART, Cell, lines
 
     singles = [Turn(10.0, 0.01, 0.2), Turn(12.0, 0.03, 0.4)]
     pairs = [Turn(19.0, 0.0, 1.0), Turn(22.8, 0.0, 1.0)]
@@ -25,14 +26,17 @@ def test_efficiency_is_that_of_as_many_single_instances() -> None:
     forms = [(1, "", singles), (2, APART, apart), (2, "horovod", pairs)]
     cells = [Cell("net", 5_000_000, 8, number, through, turns) for number, through, turns in forms]
     one, beside, two = lines(document(cells=[asdict(cell) for cell in cells]))
-    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 | 0.30 |"
-    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 | 0.50 |"
+    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 | 0.30 | 2 |"
+    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 | 0.50 | 2 |"
     # 19 of 20 and 22.8 of 24 in each round; 19 of 19.6.
-    assert two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 | 1.00 |"
+    assert (
+        two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 | 1.00 | 2 |"
+    )
 
 
 def test_efficiency_is_told_for_each_batch() -> None:
-    from training_scaling import Cell, Turn, lines
+    from alternating_trainings import Turn
+    from training_scaling import Cell, lines
 
     def cell(batch: int, instances: int, *speeds: float) -> Cell:
         return Cell("net", 5_000_000, batch, instances, "", [Turn(speed, 0.0, 0.0) for speed in speeds])
