@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ import quantkit
 from quantkit.errors import EngineError
 from quantkit.host.children import descendants
 from quantkit.training.epoch import Epoch
+from quantkit.training.instances import InstanceLostWarning
 from quantkit.training.launch import KVStoreName
 
 Form = TypeVar("Form", bound=Hashable)
@@ -185,6 +187,8 @@ def _train(training: Training, told: Connection) -> None:
     os.environ.update(training.variables)
     if training.cpus is not None:
         os.sched_setaffinity(0, training.cpus)
+    # It would start anew, and its readings would be of something else.
+    warnings.simplefilter("error", InstanceLostWarning)
     with suppress(KeyboardInterrupt):
         quantkit.finetune(
             training.model,

@@ -227,19 +227,19 @@ class Varying:
         type=click.FloatRange(0.01, 1),
         metavar="SHARE",
         help="Cut out a part with at least this share of the image's area; 1: images as for inference.  [default: "
-        "0.35, with --qat 1]",
+        "0.35; `quantkit finetune --qat`: 1]",
     )
     flip: Optional[bool] = option(
         "--flip/--no-flip",
         default=None,
-        help="Mirror each image with a probability of one half; not for digits or letters.  [default: flip, with "
-        "--qat no-flip]",
+        help="Mirror each image with a probability of one half; not for digits or letters.  [default: flip; "
+        "`quantkit finetune --qat`: no-flip]",
     )
     colour: Optional[float] = option(
         "--colour",
         type=click.FloatRange(0, 1),
         metavar="SHARE",
-        help="Change brightness, contrast and saturation by up to this.  [default: 0.2, with --qat 0]",
+        help="Change brightness, contrast and saturation by up to this.  [default: 0.2; `quantkit finetune --qat`: 0]",
     )
     mixup: Optional[float] = option(
         "--mixup",

@@ -291,11 +291,12 @@ def test_the_help_states_the_defaults(run: Run) -> None:
     for one, other in (
         (usual.weight_decay, QUANTIZATION_AWARE.weight_decay),
         (usual.warmup_epochs, QUANTIZATION_AWARE.warmup_epochs),
-        (varied.smallest_crop, plain.smallest_crop),
-        (varied.colour, plain.colour),
     ):
         assert f"[default: {one:g}, with --qat {other:g}]" in text
-    assert (varied.flip, plain.flip) == (True, False) and "[default: flip, with --qat no-flip]" in text
+    for one, other in ((varied.smallest_crop, plain.smallest_crop), (varied.colour, plain.colour)):
+        assert f"[default: {one:g}; `quantkit finetune --qat`: {other:g}]" in text
+    assert (varied.flip, plain.flip) == (True, False)
+    assert "[default: flip; `quantkit finetune --qat`: no-flip]" in text
     for optimizer in ("sgd", "adam", "adamax"):
         config = TrainingConfig(optimizer=optimizer, batch_size=256)
         assert f"{config.peak_rate:g} for {optimizer}" in text

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from quantkit.data.batches import Batch, batches
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 from quantkit.evaluation import feed, stream_rates
 from quantkit.evaluation.feed import Feed, measure_feed
-from quantkit.evaluation.stream_rates import Contestant, Images, Rate, in_turns, read_first, steady
+from quantkit.evaluation.stream_rates import Images, Rate
 from tests.data.test_prefetch import own_threads
+from tests.evaluation.conftest import Clock
 from tests.networks import DATA, Builder
 
 SHAPE = (3, 4, 4)
@@ -29,39 +25,6 @@ SECONDS = 50.0
 
 # A fifth of the time is for the first reading, the rest for five rounds of four turns.
 TURN = SECONDS * 0.8 / 20
-
-
-class Clock:
-    """Time that passes only where somebody works."""
-
-    now = 0.0
-    asked = 0
-
-    def __call__(self) -> float:
-        self.asked += 1
-        assert self.asked < 200_000, "nobody works, so this would go on for ever"
-        return self.now
-
-    def batches(self, *arguments: Any, workers: int, **options: Any) -> Iterator[Batch]:
-        """Batches that so many workers read while the network runs: each is ready when its work has been shared."""
-        source = batches(*arguments, workers=0, **options)
-        ready = self.now
-        while True:
-            asked = self.now
-            batch = next(source, None)
-            if batch is None:
-                return
-            ready += (self.now - asked) / max(workers, 1)
-            self.now = max(asked, ready)
-            yield batch
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(stream_rates, "perf_counter", clock)
-    monkeypatch.setattr(feed, "batches", clock.batches)
-    return clock
 
 
 def slow_samples(clock: Clock, again: float, first: float = 0.0, count: int = 12) -> Samples:
@@ -157,21 +120,6 @@ def test_what_comes_from_storage_is_the_difference(
         assert measured(slow_samples(clock, 0.02)).from_storage == expected
 
 
-def test_bytes_that_come_from_storage_are_counted(tmp_path: Path) -> None:
-    file = tmp_path / "block"
-    file.write_bytes(os.urandom(1 << 20))
-    descriptor = os.open(file, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    before = stream_rates._storage_bytes()
-    os.pread(descriptor, 1 << 20, 0)
-    after = stream_rates._storage_bytes()
-    os.close(descriptor)
-    assert before is not None and after is not None
-    # Files in memory, and on some layered file systems, come from no device.
-    assert after - before >= (1 << 20 if os.major(file.stat().st_dev) else 0)
-
-
 def test_only_what_the_first_reading_had_time_for_is_used(network: Network, clock: Clock) -> None:
     rates = measured(slow_samples(clock, 1 / 64, count=100_000), workers=1)
     assert rates.distinct == SECONDS / 5 * 64
@@ -201,10 +149,6 @@ def test_preprocessed_samples_have_no_size(network: Network, clock: Clock) -> No
 def test_samples_that_do_not_fit_are_refused(network: Network, clock: Clock) -> None:
     with pytest.raises(DataError, match="image 0 holds uint8 pixels"):
         measured(slow_samples(clock, 0.0), preprocess=None)
-
-
-def test_rates() -> None:
-    assert Rate((3.0, 1.0, 2.0, 10.0, 5.0)).median == 3.0
 
 
 @pytest.mark.parametrize(
@@ -262,65 +206,3 @@ def test_a_rate_is_that_of_whole_batches(network: Network, clock: Clock) -> None
     assert rates.one_worker.rounds == (64.0,) * 5
     # Three warm up; then, alone and over the images, one does in every turn.
     assert network.runs == 3 + 5 * 2 * (1 + TURN / 0.125)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("rchar: 5\nread_bytes: 4096\nwrite_bytes: 7\ncancelled_write_bytes: 0\n", 4096),
-        ("rchar: 5\nwchar: 6\n", None),
-        (None, None),
-    ],
-)
-def test_where_the_system_does_not_tell_nothing_is_told(
-    monkeypatch: pytest.MonkeyPatch, text: str | None, expected: int | None
-) -> None:
-    def read_text(path: Path) -> str:
-        assert path == Path("/proc/self/io")
-        if text is None:
-            raise PermissionError
-        return text
-
-    monkeypatch.setattr(Path, "read_text", read_text)
-    assert stream_rates._storage_bytes() == expected
-
-
-def prepared_ahead(clock: Clock, number: int) -> Iterator[SimpleNamespace]:
-    """Batches of which so many are ready, and each of the others takes half a second."""
-    for place in count():
-        clock.now += 0.5 if place >= number else 0
-        yield SimpleNamespace(data=np.zeros(BATCH))
-
-
-def test_what_was_prepared_ahead_does_not_count(clock: Clock) -> None:
-    def consume(data: np.ndarray) -> None:
-        clock.now += 0.25
-
-    turns = steady(prepared_ahead(clock, 3), consume, 3, 15.0)  # type: ignore[arg-type]
-    assert len(turns) == 5
-    assert all((turn.rate, turn.waited) == (BATCH / 0.75, 0.5 / 0.75) for turn in turns)
-
-
-def test_each_turn_has_a_batch(clock: Clock) -> None:
-    consumed: list[int] = []
-    steady(prepared_ahead(clock, 7), lambda data: consumed.append(len(data)), 7, 0.001)  # type: ignore[arg-type]
-    assert len(consumed) == 1 + 5
-
-
-def test_what_is_read_when_a_stream_is_opened_counts(clock: Clock) -> None:
-    def opened() -> Any:
-        clock.now += 1.5
-        return (SimpleNamespace(data=np.zeros(BATCH)) for _ in range(3))
-
-    assert read_first(opened).rate == 3 * BATCH / 1.5
-
-
-def test_a_turn_has_a_batch_of_each_worker(clock: Clock) -> None:
-    consumed: list[int] = []
-    many = Contestant(
-        lambda: prepared_ahead(clock, 0),  # type: ignore[arg-type, return-value]
-        lambda data: consumed.append(len(data)),
-        4,
-    )
-    in_turns({"many": many}, 0.001)
-    assert len(consumed) == 5 * (1 + 4)

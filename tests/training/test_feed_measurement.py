@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -53,14 +53,14 @@ def test_one_worker_is_all_workers() -> None:
     assert found.one_worker == found.all_workers
 
 
-def counted(number: int, label: Any = None, damaged: int = -1) -> tuple[Samples, Counter[int]]:
+def counted(number: int, label: Any = None, damaged: Container[int] = ()) -> tuple[Samples, Counter[int]]:
     """Images with one label, and how often each is read."""
     images, times = coloured(number), Counter[int]()
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             times[position] += 1
-            if position == damaged:
+            if position in damaged:
                 raise SampleError(f"image {position} is damaged", f"image {position}")
             (sample,) = images.read((position,))
             yield replace(sample, label=label)
@@ -113,12 +113,11 @@ def test_one_after_another_they_are_held_before() -> None:
 
 def test_damaged_images_are_left_out_as_far_as_they_may_be() -> None:
     with pytest.raises(DataError, match="image 3 is damaged"):
-        measured(counted(24, damaged=3)[0])
-    found = measured(counted(24, damaged=3)[0], skip_bad=1)
+        measured(counted(24, damaged=[3])[0])
+    found = measured(counted(24, damaged=[3])[0], skip_bad=1)
     assert found.feed.distinct == 24 and [each.position for each in found.left_out] == [3]
-    samples = counted(1, damaged=0)[0]
-    with pytest.raises(DataError, match="fewer than a batch"):
-        measured(samples, skip_bad=5)
+    with pytest.raises(DataError, match="no sample of coloured can be read; replace them"):
+        measured(counted(24, damaged=range(24))[0], skip_bad=24)
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
