@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Optional
 
@@ -30,6 +32,7 @@ from quantkit.errors import DataError
 from quantkit.files.folders import scratch_folder
 from quantkit.training.augmentation import Augmentation
 from quantkit.training.config import TrainingConfig
+from quantkit.training.spinning import load_for_training
 
 COLUMNS = (
     "network",
@@ -116,7 +119,9 @@ def main() -> None:
     print("\n".join(table(COLUMNS)), flush=True)
     for case in CASES:
         if not options.network or any(part in case.weights for part in options.network):
-            rows.append(outcome(case, root, options.minutes))
+            # MXNet is loaded once in a process, and in another way for small images than for photographs.
+            with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+                rows.append(pool.submit(outcome, case, root, options.minutes).result())
             print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
@@ -127,10 +132,12 @@ def main() -> None:
 
 def outcome(case: Case, root: Path, minutes: int) -> Row:
     """Train, quantize and judge; then train on instances."""
+    sets = case.sets(root)
+    # As `quantkit finetune` does, before anything else loads MXNet.
+    load_for_training(sets.learned)
     model = quantkit.load_model(
         root / "weights" / case.weights, input_shape=case.input_shape, preprocess=case.preprocess
     )
-    sets = case.sets(root)
     trained = quantkit.finetune(model, sets.learned, sets.choosing, classes=case.classes, config=case.config)
     config = quantkit.QuantizationConfig(num_samples=100, preset="best")
     int8 = quantkit.quantize(trained.model, sets.learned, config)
