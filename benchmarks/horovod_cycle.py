@@ -50,6 +50,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--minutes", type=at_least(1), default=8, help="of each network")
     options = parser.parse_args()
+    # Else the user's would stand for quantkit's.
     os.environ.pop(_VARIABLE, None)
     rows: list[Row] = []
     for subject in SUBJECTS:
