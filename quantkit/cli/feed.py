@@ -57,6 +57,18 @@ class Training:
     skip_bad: int = skip_bad_option("With --training: leave out up to N images that are damaged or cannot be used.")
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be measured, and for how many seconds."""
+
+    network: str
+    data: str
+    batch: Optional[int]
+    seconds: float
+    loading: Loading
+    preprocessing: Preprocessing
+
+
 @click.command(
     cls=Verb,
     examples=(
@@ -116,34 +128,19 @@ def feed(
     from quantkit.data.sample_noun import sample_noun
     from quantkit.data.sources import load_data
 
-    samples, bundle = load_data(data), is_bundle(network)
+    samples, asked = load_data(data), _Asked(network, data, batch, seconds, loading, preprocessing)
     if training.training:
-        if bundle:
-            raise UserError(f"{network} is a bundle; give the FP32 network it was made from, or leave --training out")
         check_varied(varying, data)
-        feeding, asked = _trained(
-            terminal, network, data, batch or 32, seconds, training, varying, loading, preprocessing
-        )
+        feeding, made = _trained(terminal, asked, training, varying)
     else:
         for name in (*given(training), *given(varying)):
             raise UserError(f"{name} is for a training; give --training, too, or leave {name} out")
-        feeding = _read(terminal, network, bundle, samples, batch or 1, seconds, loading, preprocessing)
-        asked = {}
-    result = {**result_of(feeding), **asked}
+        feeding, made = _read(terminal, asked, samples), {}
+    result = {**result_of(feeding), **made}
     terminal.show(result, *tables_of(result, sample_noun(feeding.network.input_shape)))
 
 
-def _trained(
-    terminal: Terminal,
-    network: str,
-    data: str,
-    batch: int,
-    seconds: float,
-    training: Training,
-    varying: Varying,
-    loading: Loading,
-    preprocessing: Preprocessing,
-) -> tuple[Feeding, dict[str, Any]]:
+def _trained(terminal: Terminal, asked: _Asked, training: Training, varying: Varying) -> tuple[Feeding, dict[str, Any]]:
     """A training, measured, and how it is made."""
     from quantkit.cli.networks import load
     from quantkit.data.left_out import documents
@@ -151,12 +148,15 @@ def _trained(
     from quantkit.training.feed_measurement import measure_training_feed
     from quantkit.training.spinning import load_for_training
 
-    asked: dict[str, Any] = {"optimizer": training.optimizer or "sgd", "freeze": training.freeze}
-    config = varied(varying, TrainingConfig(batch_size=batch, **asked))
+    network, data = asked.network, asked.data
+    if is_bundle(network):
+        raise UserError(f"{network} is a bundle; give the FP32 network it was made from, or leave --training out")
+    fixed: dict[str, Any] = {"optimizer": training.optimizer or "sgd", "freeze": training.freeze}
+    config = varied(varying, TrainingConfig(batch_size=asked.batch or 32, **fixed))
     # Before anything else loads MXNet.
     load_for_training(data)
-    model = load(terminal, network, loading, preprocessing)
-    terminal.stage(f"preparing {data} for a training of {model.name}, at least {seconds:.0f} s")
+    model = load(terminal, network, asked.loading, asked.preprocessing)
+    terminal.stage(f"preparing {data} for a training of {model.name}, at least {asked.seconds:.0f} s")
     feeding = measure_training_feed(
         model,
         data,
@@ -164,7 +164,7 @@ def _trained(
         classes=training.classes,
         workers=training.workers,
         skip_bad=training.skip_bad,
-        seconds=seconds,
+        seconds=asked.seconds,
     )
     made = {
         "classes": feeding.classes,
@@ -181,21 +181,15 @@ def _trained(
     return feeding, {"training": made}
 
 
-def _read(
-    terminal: Terminal,
-    network: str,
-    bundle: bool,
-    samples: Samples,
-    batch: int,
-    seconds: float,
-    loading: Loading,
-    preprocessing: Preprocessing,
-) -> Feeding:
+def _read(terminal: Terminal, asked: _Asked, samples: Samples) -> Feeding:
+    """The network as it reads the samples in INT8, measured."""
     from quantkit.backends.mxnet.build import check_int8
     from quantkit.benchmark.workloads.feed import measure_feeding, quantized
     from quantkit.cli.networks import load, open_network
     from quantkit.data.sample_noun import sample_noun
 
+    network, loading, preprocessing = asked.network, asked.loading, asked.preprocessing
+    bundle = is_bundle(network)
     if bundle:
         for name in (*given(loading), *given(preprocessing)):
             raise UserError(f"{network} is a bundle, which has its own; leave {name} out")
@@ -204,5 +198,5 @@ def _read(
         check_int8()
         opened = quantized(load(terminal, network, loading, preprocessing), samples, terminal.tell)
     doing = f"{WORDS[sample_noun(opened.input_shape)].loading} {samples.name} for {opened.name}"
-    terminal.stage(f"{doing} ({opened.kind.upper()}), about {seconds:.0f} s")
-    return measure_feeding(opened, "bundle" if bundle else "quantized", samples, batch, seconds)
+    terminal.stage(f"{doing} ({opened.kind.upper()}), about {asked.seconds:.0f} s")
+    return measure_feeding(opened, "bundle" if bundle else "quantized", samples, asked.batch or 1, asked.seconds)
