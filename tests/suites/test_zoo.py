@@ -213,9 +213,9 @@ def test_nothing_else_is_tried_at_half_the_size(
 def test_a_network_that_exceeds_its_bound_is_a_row(engine: None) -> None:
     from zoo import _TOO_MUCH_MEMORY, alone
 
-    # Too little for the engine's own threads: what fails later may leave some of them waiting for each other.
-    row = alone(SMALL, 2, 0.3, 1)
-    assert (row["input"], row["bound"]) == ("3x16x16", 0.3)
+    # Too little for the engine's library: once it runs, it may end with a fault, or its threads wait for each other.
+    row = alone(SMALL, 2, 0.1, 1)
+    assert (row["input"], row["bound"]) == ("3x16x16", 0.1)
     assert _TOO_MUCH_MEMORY.search(row["problem"]), row["problem"]
 
 
