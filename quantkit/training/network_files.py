@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
+from quantkit.bundle.card import network_entries, preprocess_entries
 from quantkit.files.toml import Value, toml_text
 from quantkit.ir.graph import Graph
 from quantkit.models.model import Model
@@ -49,17 +49,8 @@ def write_network(
         "symbol": symbol.name,
         "params": params.name,
         "description": description,
-        "input_shape": model.input_shape,
-        "classes": classes,
+        **network_entries(model, classes, model.labels),
     }
-    if model.labels:
-        entries["labels"] = model.labels
-    if model.exclude:
-        entries["exclude"] = model.exclude
-    preprocess = {} if model.preprocess is None else asdict(model.preprocess)
-    tables = {
-        "preprocess": {key: value for key, value in preprocess.items() if value is not None},
-        "accuracy": accuracy,
-    }
+    tables = {"preprocess": preprocess_entries(model), "accuracy": accuracy}
     (folder / CARD).write_text(toml_text(entries, tables), encoding="utf-8")
     return folder / CARD
