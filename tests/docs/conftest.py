@@ -16,7 +16,7 @@ from tests.deployment.serving.process import make_certificate
 from tests.docs.snippets import ROOT
 from tests.sequences import sequence_network, sequences
 
-_CALIBRATION, _TEST = 100, 60
+_CALIBRATION, _VALIDATION, _TEST = 100, 40, 60
 
 Make = Callable[[Path], None]
 
@@ -51,29 +51,34 @@ def make_given(int8_engine: None, tmp_path_factory: pytest.TempPathFactory) -> C
 
 
 def _photos(store: Path) -> None:
-    """Digits as PNG files in two splits, labelled."""
+    """Digits as PNG files in three splits, labelled."""
     folder = store / "photos"
     folder.mkdir()
     with (folder / "labels.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("file", "label", "split"))
-        for split, spec, count in (("calib", "digits:train", _CALIBRATION), ("test", "digits:test", _TEST)):
-            for number, (pixels, label) in enumerate(_digits(spec, count)):
+        splits = {
+            "calib": ("digits:train", range(_CALIBRATION)),
+            "val": ("digits:train", range(_CALIBRATION, _CALIBRATION + _VALIDATION)),
+            "test": ("digits:test", range(_TEST)),
+        }
+        for split, (spec, positions) in splits.items():
+            for number, (pixels, label) in enumerate(_digits(spec, positions)):
                 name = f"{split}-{number:03}.png"
                 Image.fromarray(pixels).save(folder / name)
                 rows.writerow((name, label, split))
 
 
-def _digits(spec: str, count: int) -> Iterator[tuple[np.ndarray, int]]:
+def _digits(spec: str, positions: range) -> Iterator[tuple[np.ndarray, int]]:
     import quantkit as qk
 
-    for sample in qk.load_data(spec).read(range(count)):
+    for sample in qk.load_data(spec).read(positions):
         assert sample.label is not None
         yield np.asarray(sample.image), sample.label
 
 
 def _preprocessed(store: Path) -> None:
-    pixels, labels = zip(*_digits("digits:test", _TEST))
+    pixels, labels = zip(*_digits("digits:test", range(_TEST)))
     scaled = (np.stack(pixels).astype(np.float32) / 255 - 0.5) / 0.5
     np.savez(store / "images.npz", x=scaled.transpose(0, 3, 1, 2), y=np.array(labels))
 
