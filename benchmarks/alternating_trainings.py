@@ -3,7 +3,9 @@
 The processors of a machine that others use, too, change their speed within minutes, so that what is compared has to run
 within seconds of each other. All trainings are started one after another, and then continue (SIGCONT) and stop
 (SIGSTOP) in turns, in random order in each round; the memory of all is held meanwhile. Of each turn the epoch in which
-the training was stopped before does not count.
+the training was stopped before does not count. Processes of one and the same training differ by about a percent, by
+how their memory is laid out, for as long as they live: so all are started anew several times, and an interval is one
+over starts.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from itertools import chain, count
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import geometric_mean
 from time import perf_counter
 from typing import Optional, TypeVar
 
 import numpy as np
 
 import quantkit
+from quantkit.benchmark.workers.worker import die_with_parent
 from quantkit.errors import EngineError
 from quantkit.host.children import descendants
 from quantkit.training.epoch import Epoch
@@ -33,7 +37,7 @@ from quantkit.training.launch import KVStoreName
 
 Form = TypeVar("Form", bound=Hashable)
 
-# An interval needs two.
+# Rounds of a start.
 _FEWEST = 2
 
 # Epochs of a training that ends when it is told to, and seconds that it has for this.
@@ -73,40 +77,56 @@ class Turn:
         throughput: images per second of their steps.
         waiting: the share of the steps' time in which they waited for data.
         between: seconds from the last step of an epoch to the first of the next one.
+        start: the number of the start of the trainings, from 0.
     """
 
     throughput: float
     waiting: float
     between: float
+    start: int = 0
 
 
-def turns(forms: Mapping[Form, Sequence[Training]], minutes: int, epochs: int = 1) -> dict[Form, list[Turn]]:
-    """A reading of each form in each round; there are two rounds or more.
+def turns(
+    forms: Mapping[Form, Sequence[Training]], minutes: int, epochs: int = 1, starts: int = 1
+) -> dict[Form, list[Turn]]:
+    """A reading of each form in each round; each start has two rounds or more.
 
     Args:
         forms: trainings that run at once, by form; one may be part of several forms.
-        minutes: after which no round begins.
+        minutes: the length of all rounds together; each start has its part, after which no round begins.
         epochs: how many of a turn are counted.
+        starts: how often all trainings are started.
 
     Raises:
         EngineError: a training ended.
     """
     shuffled = random.Random(0)
     found: dict[Form, list[Turn]] = {form: [] for form in forms}
-    with ExitStack() as stack:
-        running: dict[Training, _Running] = {}
-        for training in dict.fromkeys(chain.from_iterable(forms.values())):
-            running[training] = stack.enter_context(_Running(training))
-            # Memory is laid out in the first epoch.
-            running[training].epoch()
-            running[training].signal(signal.SIGSTOP)
-        end = perf_counter() + 60 * minutes
-        for number in count():
-            if number >= _FEWEST and perf_counter() > end:
-                break
-            for form in shuffled.sample([*forms], len(forms)):
-                found[form].append(_turn([running[training] for training in forms[form]], epochs))
+    for start in range(starts):
+        with ExitStack() as stack:
+            running: dict[Training, _Running] = {}
+            for training in dict.fromkeys(chain.from_iterable(forms.values())):
+                running[training] = stack.enter_context(_Running(training))
+                # Memory is laid out in the first epoch.
+                running[training].epoch()
+                running[training].signal(signal.SIGSTOP)
+            end = perf_counter() + 60 * minutes / starts
+            for number in count():
+                if number >= _FEWEST and perf_counter() > end:
+                    break
+                for form in shuffled.sample([*forms], len(forms)):
+                    reading = _turn([running[training] for training in forms[form]], epochs)
+                    found[form].append(replace(reading, start=start))
     return found
+
+
+def throughputs(readings: Sequence[Turn]) -> list[float]:
+    """Images per second in each start, a geometric mean over its rounds; of one start, in each round."""
+    by_start: dict[int, list[float]] = {}
+    for turn in readings:
+        by_start.setdefault(turn.start, []).append(turn.throughput)
+    starts = [*by_start.values()]
+    return starts[0] if len(starts) == 1 else [geometric_mean(speeds) for speeds in starts]
 
 
 class _Running:
@@ -116,7 +136,7 @@ class _Running:
         context = get_context("spawn")
         self._told, theirs = Pipe(duplex=False)
         with theirs:
-            self._process = context.Process(target=_train, args=(training, theirs))
+            self._process = context.Process(target=_train, args=(training, theirs, os.getpid()))
             self._process.start()
 
     def __enter__(self) -> _Running:
@@ -181,7 +201,9 @@ def _turn(running: Sequence[_Running], epochs: int) -> Turn:
     )
 
 
-def _train(training: Training, told: Connection) -> None:
+def _train(training: Training, told: Connection, parent: int) -> None:
+    # One that is stopped would stay for ever.
+    die_with_parent(parent)
     # Processes of a shell's background jobs ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(training.variables)
@@ -198,5 +220,5 @@ def _train(training: Training, told: Connection) -> None:
             instances=f"{training.instances}x1",
             kvstore=training.kvstore,
             workers=1,
-            told=lambda epoch: told.send((perf_counter(), epoch)),
+            on_epoch=lambda epoch: told.send((perf_counter(), epoch)),
         )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from command_line import Document, arguments, at_least, data_root, described, host_facts, run, table, write_results
-from kvstore import kvstores
 from scipy.stats import t as student
+from training_instances import kvstores
 
 import quantkit
 from quantkit.files.files import writing

@@ -8,7 +8,7 @@ learned from, what chooses the epoch and what is judged are three sets without a
 training alone, on all cores, while nothing else runs.
 One core and two instances of one core each, through MXNet's parameter server, then take turns in epochs of it, each
 with the batch of the training; see alternating_trainings.py. Efficiency is the throughput of two over twice that of
-one, a geometric mean over rounds with Student's 95 % interval.
+one, a geometric mean with Student's 95 % interval over starts of these trainings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from alternating_trainings import Training, turns
+from alternating_trainings import Training, throughputs, turns
 from command_line import Document, arguments, at_least, data_root, described, host_facts, run, table, write_results
 from training_scaling import share
 
@@ -30,6 +30,7 @@ import quantkit
 from quantkit.data.arrays import arrays
 from quantkit.errors import DataError
 from quantkit.files.folders import scratch_folder
+from quantkit.host.children import kill_descendants
 from quantkit.training.augmentation import Augmentation
 from quantkit.training.config import TrainingConfig
 from quantkit.training.spinning import load_for_training
@@ -89,7 +90,7 @@ class Row:
     """What became of a case.
 
     Accuracies are shares from 0 to 1; ``alone`` and ``together`` are the images per second of one instance and of two,
-    in the rounds' order.
+    in the order of their starts.
     """
 
     network: str
@@ -112,7 +113,10 @@ class Row:
 def main() -> None:
     """Train every network named on the command line."""
     parser = arguments(__doc__)
-    parser.add_argument("--minutes", type=at_least(1), default=2, help="of the efficiency of each network")
+    parser.add_argument(
+        "--minutes", type=at_least(1), default=2, help="of the efficiency of each network, without its starts"
+    )
+    parser.add_argument("--starts", type=at_least(2), default=4, help="of the trainings for the efficiency")
     options = parser.parse_args()
     root = data_root()
     rows: list[Row] = []
@@ -121,16 +125,21 @@ def main() -> None:
         if not options.network or any(part in case.weights for part in options.network):
             # MXNet is loaded once in a process, and in another way for small images than for photographs.
             with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-                rows.append(pool.submit(outcome, case, root, options.minutes).result())
+                try:
+                    rows.append(pool.submit(outcome, case, root, options.minutes, options.starts).result())
+                except KeyboardInterrupt:
+                    # The pool would wait for the end of the case.
+                    kill_descendants()
+                    raise
             print(_line(asdict(rows[-1])), flush=True)
     if options.out is not None:
         parts = "".join(f" --network {part}" for part in options.network or ())
         figures = {"rows": [asdict(each) for each in rows]}
-        command = f"python benchmarks/finetuning.py{parts} --minutes {options.minutes}"
+        command = f"python benchmarks/finetuning.py{parts} --minutes {options.minutes} --starts {options.starts}"
         write_results(options.out, command, host_facts(), figures, page)
 
 
-def outcome(case: Case, root: Path, minutes: int) -> Row:
+def outcome(case: Case, root: Path, minutes: int, starts: int) -> Row:
     """Train, quantize and judge; then train on instances."""
     sets = case.sets(root)
     # As `quantkit finetune` does, before anything else loads MXNet.
@@ -153,7 +162,7 @@ def outcome(case: Case, root: Path, minutes: int) -> Row:
         seconds,
         sum(epoch.samples for epoch in trained.epochs) / seconds,
         sum(epoch.waited for epoch in trained.epochs) / seconds,
-        *on_instances(model, case, sets.learned, minutes),
+        *on_instances(model, case, sets.learned, minutes, starts),
         found.images,
         found.accuracy["reference"].top1,
         found.accuracy["network"].top1,
@@ -163,7 +172,7 @@ def outcome(case: Case, root: Path, minutes: int) -> Row:
 
 
 def on_instances(
-    model: quantkit.Model, case: Case, learned: quantkit.Samples, minutes: int
+    model: quantkit.Model, case: Case, learned: quantkit.Samples, minutes: int, starts: int
 ) -> tuple[list[float], list[float]]:
     """Images per second of one instance and of two."""
     with scratch_folder() as scratch:
@@ -174,9 +183,8 @@ def on_instances(
         for instances in (1, 2):
             config = replace(case.config, batch_size=instances * case.config.batch_size)
             forms[instances] = [Training(model, images, case.classes, config, instances)]
-        found = turns(forms, minutes, math.ceil(_TIMED / len(samples)))
-    alone, together = ([turn.throughput for turn in found[instances]] for instances in (1, 2))
-    return alone, together
+        found = turns(forms, minutes, math.ceil(_TIMED / len(samples)), starts)
+    return throughputs(found[1]), throughputs(found[2])
 
 
 def page(document: Document) -> str:
@@ -184,7 +192,7 @@ def page(document: Document) -> str:
     note = (
         "Top-1 in percent, of samples that neither the training nor the choice of its epoch has seen. The verdict is "
         "McNemar's, with its p-value. Efficiency is the throughput of two instances of one core, each with the batch "
-        "of the training, over twice that of one, with its 95 % interval over rounds."
+        "of the training, over twice that of one, with its 95 % interval over starts."
     )
     return "\n".join([described(document), "", note, "", *table(COLUMNS), *lines(document)]) + "\n"
 

@@ -4,7 +4,7 @@
 
 Networks learn as in training_scaling.py, through Horovod: with the cycle time that quantkit sets, and with others. All
 take turns of seconds in random order, see alternating_trainings.py. What each has of the throughput with quantkit's
-cycle time is a geometric mean over rounds with Student's 95 % interval. It needs Horovod
+cycle time is a geometric mean over rounds with Student's 95 % interval, of one start of each training. It needs Horovod
 (`make train-bench ENGINE=horovod`). Nothing else may run.
 """
 
@@ -81,7 +81,9 @@ def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = (
         "Two instances of one core each, through Horovod. The first row of each network has the cycle time that "
-        "quantkit sets; the last column is the throughput in percent of that row's, with its 95 % interval over rounds."
+        "quantkit sets; the last column is the throughput in percent of that row's, with its 95 % interval over "
+        "rounds. Each training was started once; processes of the same training differ by about a percent for as "
+        "long as they live, which the intervals do not cover."
     )
     return rows_page(document, COLUMNS, lines(document), note)
 

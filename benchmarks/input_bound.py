@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 from command_line import Document, arguments, at_least, rows_page, run, table, write_rows
-from kvstore import Ticks, mean_parts, on_instances
 from scipy.sparse import csr_matrix
+from training_instances import on_instances
+from training_steps import Ticks, mean_parts
 
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.training.communication import Alone, Communication
@@ -133,7 +134,7 @@ def _step(
             loss = loss_of(rest(hidden), labels)
         loss.backward()
         ticks.tick()
-        communication.meet()
+        communication.barrier()
         ticks.tick()
         if sparse:
             trainer.step(1)

@@ -15,37 +15,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
-import numpy as np
 from command_line import Document, arguments, rows_page, run, table, write_rows
+from training_instances import kvstores, on_instances
+from training_steps import Subject, Ticks, in_training, mean_parts, random_batch, stepping, timed
 
 import quantkit
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.subprocesses import environment
-from quantkit.benchmark.placement.placement import place
-from quantkit.deployment.child_process import ChildProcess
-from quantkit.errors import EngineError
-from quantkit.extras import missing_packages
-from quantkit.host.topology import read_topology
 from quantkit.training.communication import Alone, Communication
-from quantkit.training.head import classes_of, last_layer
 from quantkit.training.horovod import Horovod
 from quantkit.training.horovod_cycle import cycle_time
 from quantkit.training.kvstore import KVStore
-from quantkit.training.launch import KVStoreName, launch
+from quantkit.training.launch import KVStoreName
 from quantkit.training.network import TrainedNetwork
-from quantkit.training.trainable import trainable
 
 COLUMNS = (
     "network",
@@ -63,19 +50,9 @@ COLUMNS = (
     "communication, %",
 )
 _INSTANCES = 2
-_LOOK_EVERY = 0.1
 
 # Rounds of calls.
 _WARM, _COUNTED = 2, 6
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A network, the side of its images, and the batch of an instance."""
-
-    network: str
-    side: int
-    batch: int
 
 
 SUBJECTS = (
@@ -105,11 +82,6 @@ class Row:
     parts: Sequence[float]
 
 
-def kvstores() -> tuple[KVStoreName, ...]:
-    """Through what instances can exchange gradients here."""
-    return ("dist_sync",) if missing_packages("horovod") else ("dist_sync", "horovod")
-
-
 def main() -> None:
     """Measure every network named on the command line."""
     parser = arguments(__doc__)
@@ -135,42 +107,6 @@ def measured(subject: Subject, kvstore: KVStoreName) -> Row:
     told = {"subject": asdict(subject), "kvstore": kvstore}
     rows = [Row(**json.loads(text)) for text in on_instances(Path(__file__), told, kvstore, _INSTANCES)]
     return replace(rows[0], parts=mean_parts([row.parts for row in rows]))
-
-
-def mean_parts(found: Sequence[Sequence[float]]) -> list[float]:
-    """What each part takes on average."""
-    return [float(value) for value in np.mean(found, axis=0)]
-
-
-def on_instances(script: Path, told: Mapping[str, Any], kvstore: KVStoreName, instances: int) -> list[str]:
-    """Run a script on instances of one core each, with what it is told after ``--instance``; what each prints.
-
-    Raises:
-        EngineError: it ends with an error.
-    """
-    start = launch(kvstore, instances, None)
-    placements = place(f"{instances}x1", read_topology())
-    with ExitStack() as stack:
-        for server in start.servers():
-            variables = environment(**server.variables, OMP_NUM_THREADS="1")
-            module = f"quantkit.training.{server.module}"
-            stack.callback(ChildProcess(server.noun, module, server.settings, variables).close)
-        processes = []
-        for number, placement in enumerate(placements):
-            given = json.dumps({**told, "cpus": placement.cpus})
-            variables = environment(**start.variables(number), OMP_NUM_THREADS="1")
-            command = [sys.executable, str(script), "--instance", given]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, env=variables, text=True)
-            stack.callback(process.kill)
-            processes.append(process)
-        # One that is left alone would wait without an end.
-        while None in (codes := [process.poll() for process in processes]):
-            if any(codes):
-                break
-            time.sleep(_LOOK_EVERY)
-        if any(codes):
-            raise EngineError(f"an instance of {script.name} through {kvstore} ended with an error")
-        return [process.communicate()[0] for process in processes]
 
 
 def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) -> None:
@@ -204,30 +140,12 @@ def _exchange(trained: TrainedNetwork) -> Callable[[], None]:
     return once
 
 
-def in_training(model: quantkit.Model, subject: Subject, communication: Communication) -> TrainedNetwork:
-    """The network, ready to be trained."""
-    network = trainable(model.graph, last_layer(model.graph, model.name).name, ())
-    batch = subject.batch * communication.instances
-    config = quantkit.TrainingConfig(epochs=1, batch_size=batch, learning_rate=1e-6)
-    return TrainedNetwork(network, config, 100, communication)
-
-
-def stepping(model: quantkit.Model, subject: Subject, trained: TrainedNetwork) -> Callable[[], None]:
-    """Trains on one random batch."""
-    data, targets = _batch(model, subject)
-
-    def once() -> None:
-        trained.step(data, targets)
-
-    return once
-
-
 def _parts(
     model: quantkit.Model, subject: Subject, trained: TrainedNetwork, communication: Communication
 ) -> Sequence[float]:
     """What a step's parts take that wait for each other: copy, compute, wait, communication."""
     mxnet, trainer = load_mxnet(), trained._trainer
-    data, targets = _batch(model, subject)
+    data, targets = random_batch(model, subject)
     ticks = Ticks()
     x, y = mxnet.nd.array(data), mxnet.nd.array(targets)
     ticks.tick()
@@ -235,7 +153,7 @@ def _parts(
         loss = trained._loss(trained._block(x).reshape((len(data), -1)), y)
     loss.backward()
     ticks.tick()
-    communication.meet()
+    communication.barrier()
     ticks.tick()
     trainer.allreduce_grads()
     ticks.tick()
@@ -245,46 +163,14 @@ def _parts(
     return copy, compute + update, wait, exchange
 
 
-class Ticks:
-    """Moments at which the engine had done all that it was told."""
-
-    def __init__(self) -> None:
-        """Begin now."""
-        self._ticks = [perf_counter()]
-
-    def tick(self) -> None:
-        """Wait for the engine, and note the time."""
-        load_mxnet().nd.waitall()
-        self._ticks.append(perf_counter())
-
-    def seconds(self) -> list[float]:
-        """The seconds between ticks."""
-        return [after - before for before, after in pairwise(self._ticks)]
-
-
-def _batch(model: quantkit.Model, subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Random images and targets."""
-    drawn = np.random.default_rng(0)
-    data = drawn.normal(size=(subject.batch, 3, subject.side, subject.side)).astype(np.float32)
-    return data, np.eye(classes_of(model), dtype=np.float32)[np.arange(subject.batch) % classes_of(model)]
-
-
 def _medians(calls: Sequence[Callable[[], None]], communication: Communication) -> list[float]:
     """Seconds of each call; they take turns, and instances begin each at once."""
     seconds: list[list[float]] = [[] for _ in calls]
     for _ in range(_WARM + _COUNTED):
         for call, found in zip(calls, seconds):
-            communication.meet()
+            communication.barrier()
             found.append(timed(call))
     return [median(each[_WARM:]) for each in seconds]
-
-
-def timed(call: Callable[[], None]) -> float:
-    """The seconds of a call, until the engine has done all that it was told."""
-    ticks = Ticks()
-    call()
-    ticks.tick()
-    return ticks.seconds()[0]
 
 
 def page(document: Document) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import cluster_efficiency
 import cluster_scale
 import finetuning
+import horovod_cycle
 import input_bound
 import kvstore
 import mixed_precision
@@ -109,6 +110,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "training-score": lambda: _score(data("training-score")),
         "resuming": lambda: _lines_of(resuming, data("resuming")),
         "kvstore": lambda: _lines_of(kvstore, data("kvstore")),
+        "horovod-cycle": lambda: _lines_of(horovod_cycle, data("horovod-cycle")),
         "input-bound": lambda: _lines_of(input_bound, data("input-bound")),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }

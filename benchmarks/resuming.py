@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional, get_args
 
 from command_line import Document, arguments, data_root, described, host_facts, run, table, write_results
-from kvstore import kvstores
+from training_instances import kvstores
 
 import quantkit
 from quantkit.files.folders import scratch_folder
 from quantkit.training.config import OptimizerName
 from quantkit.training.epoch import Epoch
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import untold
+from quantkit.training.loop import ignore_epoch
 
 COLUMNS = ("network", "optimizer", "runs in", "epochs", "interrupted after", "parameters", "that differ")
 NETWORK, EPOCHS = "cifar_resnet20_v1", 3
@@ -79,7 +79,7 @@ def outcome(model: quantkit.Model, optimizer: OptimizerName, instances: Optional
                 checkpoint=folder / name,
                 instances=instances,
                 kvstore=kvstore,
-                told=told if interrupted else untold,
+                on_epoch=told if interrupted else ignore_epoch,
             )
             return {
                 key: hashlib.sha256(value.tobytes()).hexdigest() for key, value in result.model.graph.params.items()

@@ -8,10 +8,10 @@ has one core, and its own feed on that core; one instance exchanges nothing, sev
 server and, where it is installed (`make train-bench ENGINE=horovod`), through Horovod. All take turns of seconds in
 random order, see alternating_trainings.py. The time is that of the steps; what lies between two epochs, such as the
 checkpoint, is told apart from it, since epochs of real samples are longer.
-Efficiency is the throughput over that of as many single instances, a geometric mean over rounds with Student's 95 %
-interval. Cores of one machine slow each other down, so single trainings side by side, which exchange nothing, take
-turns as well: what instances have of their throughput is the efficiency of the exchange. OUT.json has every reading.
-Nothing else may run; two instances of each form of ResNet-50 need 20 GB of memory.
+Efficiency is the throughput over that of as many single instances, a geometric mean with Student's 95 % interval over
+starts of the trainings. Cores of one machine slow each other down, so single trainings side by side, which exchange
+nothing, take turns as well: what instances have of their throughput is the efficiency of the exchange. OUT.json has
+every reading. Nothing else may run; two instances of each form of ResNet-50 need 20 GB of memory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from alternating_trainings import Training, Turn, turns
+from alternating_trainings import Training, Turn, throughputs, turns
 from command_line import Document, arguments, at_least, described, host_facts, run, table, write_results
-from kvstore import kvstores
 from published_tables import record
+from training_instances import kvstores
 
 import quantkit
 from quantkit.benchmark.placement.placement import place
@@ -47,6 +47,7 @@ COLUMNS = (
     "of apart, %",
     "waiting, %",
     "between epochs, s",
+    "starts",
     "rounds",
 )
 
@@ -89,22 +90,23 @@ class Cell:
 def main() -> None:
     """Measure every network named on the command line."""
     parser = arguments(__doc__)
-    parser.add_argument("--minutes", type=at_least(1), default=12, help="of each network and batch")
+    parser.add_argument("--minutes", type=at_least(1), default=8, help="of each network and batch, without its starts")
+    parser.add_argument("--starts", type=at_least(1), default=4, help="how often each training is started")
     options = parser.parse_args()
     most = len(place("core", read_topology()))
     wanted = [each for each in SUBJECTS if not options.network or any(part in each.network for part in options.network)]
     cells: list[Cell] = []
     parts = "".join(f" --network {part}" for part in options.network or ())
-    command = f"python benchmarks/training_scaling.py{parts} --minutes {options.minutes}"
+    command = f"python benchmarks/training_scaling.py{parts} --minutes {options.minutes} --starts {options.starts}"
     for subject in wanted:
-        found = list(of_network(subject, most, options.minutes))
+        found = list(of_network(subject, most, options.minutes, options.starts))
         cells += found
         print("\n".join(_rows(found)), flush=True)
         if options.out is not None:
             write_results(options.out, command, host_facts(), {"cells": [asdict(each) for each in cells]}, page)
 
 
-def of_network(subject: Subject, most: int, minutes: int) -> Iterator[Cell]:
+def of_network(subject: Subject, most: int, minutes: int, starts: int) -> Iterator[Cell]:
     """The network on 1, 2, 4, ... instances, up to ``most``."""
     model = quantkit.load_model(subject.network, weights="random", quiet=True)
     parameters = sum(value.size for value in model.graph.params.values())
@@ -115,7 +117,7 @@ def of_network(subject: Subject, most: int, minutes: int) -> Iterator[Cell]:
         for number in (1 << power for power in range(1, most.bit_length())):
             forms[number, APART] = alone[:number]
             forms |= {(number, name): [training(model, subject, scratch, number, name)] for name in kvstores()}
-        found = turns(forms, minutes)
+        found = turns(forms, minutes, starts=starts)
     for (number, through), readings in found.items():
         yield Cell(subject.network, parameters, subject.batch, number, through, readings)
 
@@ -141,9 +143,9 @@ def page(document: Document) -> str:
         described(document),
         "Each instance has one core. Images/s are those of the steps, the median over rounds; what lies between two "
         "epochs, such as the checkpoint, has a column of its own. Efficiency is the throughput over that of as many "
-        f"single instances, with its 95 % interval over rounds. Those called {APART} are single trainings side by "
-        "side, which exchange nothing; what instances have of their throughput is the efficiency of the exchange. "
-        "Waiting is the share of time in which a network waited for data.",
+        "single instances, with its 95 % interval over starts; of one start, over rounds. Those called "
+        f"{APART} are single trainings side by side, which exchange nothing; what instances have of their throughput "
+        "is the efficiency of the exchange. Waiting is the share of time in which a network waited for data.",
         "\n".join([*table(COLUMNS), *lines(document)]),
         "Published for ResNet-50 v1 on ImageNet, an instance on each socket, on up to 16 machines, with Horovod:",
         "\n".join([*table(("instances", "efficiency, %")), *published]),
@@ -166,13 +168,13 @@ def _rows(cells: Sequence[Cell]) -> list[str]:
 
 
 def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
-    speeds = [turn.throughput for turn in cell.turns]
+    speeds = throughputs(cell.turns)
     efficiency = "100"
     if cell.instances > 1:
-        efficiency = share(speeds, [cell.instances * turn.throughput for turn in alone.turns])
+        efficiency = share(speeds, [cell.instances * speed for speed in throughputs(alone.turns)])
     of_apart = ""
     if apart is not None and apart != cell:
-        of_apart = share(speeds, [turn.throughput for turn in apart.turns])
+        of_apart = share(speeds, throughputs(apart.turns))
     waiting = 100 * float(np.mean([turn.waiting for turn in cell.turns]))
     parameters = f"{cell.parameters / 1e6:.1f} million"
     facts = (
@@ -181,12 +183,13 @@ def _line(cell: Cell, alone: Cell, apart: Optional[Cell]) -> str:
         cell.batch,
         cell.instances,
         cell.through,
-        f"{np.median(speeds):.1f}",
+        f"{np.median([turn.throughput for turn in cell.turns]):.1f}",
         efficiency,
         of_apart,
         f"{waiting:.1f}",
         f"{np.median([turn.between for turn in cell.turns]):.2f}",
-        len(speeds),
+        len({turn.start for turn in cell.turns}),
+        len(cell.turns),
     )
     return f"| {' | '.join(map(str, facts))} |"
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from command_line import Document, arguments, at_least, rows_page, run, write_rows
-from kvstore import Subject, in_training, stepping, timed
+from training_steps import Subject, in_training, stepping, timed
 
 import quantkit
 from quantkit.training.communication import Alone

@@ -159,7 +159,7 @@ def training(out: Path) -> None:
     config = quantkit.TrainingConfig(epochs=2, optimizer="adam", augmentation=quantkit.Augmentation(flip=False))
     told: list[quantkit.Epoch] = []
     model = quantkit.load_model("mobilenet0.25")
-    trained = quantkit.finetune(model, "train.rec", "val.rec", classes=5, config=config, told=told.append)
+    trained = quantkit.finetune(model, "train.rec", "val.rec", classes=5, config=config, on_epoch=told.append)
     assert_type(trained, quantkit.FineTuned)
     assert_type(trained.model, quantkit.Model)
     assert_type(trained.epochs[0].validated, Optional[quantkit.Validated])

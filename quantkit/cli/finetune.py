@@ -128,7 +128,7 @@ def finetune(
         kvstore=parallel.kvstore,
         compress=parallel.compress,
         progress=report.progress,
-        told=report.told,
+        on_epoch=report.told,
     )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):

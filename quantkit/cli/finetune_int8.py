@@ -66,7 +66,7 @@ def quantization_aware(
     from quantkit.bundle.quantized_model import FORMATS, MXNET, check_formats
     from quantkit.bundle.read import read_bundle
     from quantkit.bundle.reopened import reopened
-    from quantkit.data.samples import skipping
+    from quantkit.data.samples import skipping, unlabelled
     from quantkit.data.sources import load_data
     from quantkit.training.quantization_aware import QUANTIZATION_AWARE, train_quantized
     from quantkit.training.spinning import load_for_training
@@ -81,7 +81,7 @@ def quantization_aware(
     source = read_bundle(bundle)
     formats = FORMATS if source.holds_onnx else (MXNET,)
     check_formats(formats)
-    quantized = reopened(source, original, skipping(load_data(samples.train), samples.skip_bad))
+    quantized = reopened(source, original, unlabelled(skipping(load_data(samples.train), samples.skip_bad)))
     report = EpochReport(terminal, checkpoint, config.epochs, target.restart, target.price_per_hour, "agreement")
     begun = time.monotonic()
     trained = train_quantized(
@@ -99,7 +99,7 @@ def quantization_aware(
         kvstore=parallel.kvstore,
         compress=parallel.compress,
         progress=report.progress,
-        told=report.told,
+        on_epoch=report.told,
     )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):

@@ -121,6 +121,10 @@ def _leaves_values(node: Node) -> bool:
     return node.op in _MOVES or (node.op in _BY_A_NUMBER and number(node, "scalar", 1.0) == 1)
 
 
+SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation"})
+"""Operators that turn class scores into probabilities, or into their logarithms."""
+
+
 def scores_kind(graph: Graph, output: Tensor) -> Optional[Literal["softmax", "sigmoid"]]:
     """The operator that turns an output into scores from 0 to 1, see ``computing``; None if there is none."""
     node = computing(graph, output)

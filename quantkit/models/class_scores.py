@@ -9,9 +9,9 @@ from typing import Optional
 
 from quantkit.errors import UserError
 from quantkit.ir.graph import Graph, Node
-from quantkit.ir.operators import computing
+from quantkit.ir.operators import SOFTMAX, computing
 
-_SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation", "SoftmaxOutput"})
+_ENDS = SOFTMAX | {"SoftmaxOutput"}
 _ADDITION = frozenset({"broadcast_add", "elemwise_add"})
 _POOLING = frozenset({"Pooling", "mean"})
 _CLASSIFYING = frozenset({"FullyConnected", "Convolution"})
@@ -82,7 +82,7 @@ def class_scores(
     if labelled:
         return ClassScores(True, "the images have labels")
     last = computing(graph, graph.outputs[0])
-    if last is not None and last.op in _SOFTMAX:
+    if last is not None and last.op in _ENDS:
         return ClassScores(True, "a softmax ends it")
     return _presumed(graph, last, first[0])
 

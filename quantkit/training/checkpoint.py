@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Optional
@@ -13,7 +14,7 @@ import numpy as np
 
 from quantkit.data.left_out import LeftOut
 from quantkit.errors import DataError, QuantkitError, UserError
-from quantkit.files.files import writing
+from quantkit.files.files import locked, writing
 from quantkit.files.schema import first_fault
 from quantkit.formats.npz import read_npz, write_npz
 from quantkit.training.epoch import Epoch
@@ -58,6 +59,33 @@ class _Facts:
     best_epoch: int
     left_out: tuple[LeftOut, ...] = ()
     validation_left_out: tuple[LeftOut, ...] = ()
+
+
+@contextmanager
+def claimed(path: Optional[Path]) -> Iterator[None]:
+    """Claim the file of a checkpoint for one training, with a lock file beside it; None: there is none.
+
+    Raises:
+        UserError: another process trains with it.
+        QuantkitError: its folder cannot be made or written.
+    """
+    if path is None:
+        yield
+        return
+
+    def busy() -> None:
+        raise UserError(
+            f"another process trains with the checkpoint {path}; wait for it, or choose another place with --out "
+            "(checkpoint)"
+        )
+
+    lock = path.with_name(f".{path.name}.lock")
+    with locked(lock, busy):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                lock.unlink()
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

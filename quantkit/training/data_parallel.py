@@ -22,7 +22,7 @@ from quantkit.training.checkpoint import Checkpoint, read_checkpoint
 from quantkit.training.feed import readable_in_any_order
 from quantkit.training.instances import train_on_instances
 from quantkit.training.launch import KVStoreName, advise_kvstore, check_kvstore
-from quantkit.training.loop import Loop, Told
+from quantkit.training.loop import EpochCallback, Loop
 from quantkit.training.machines import Machines
 from quantkit.training.network_files import write_graph, write_network
 from quantkit.training.team import Job, Simulated
@@ -88,9 +88,9 @@ class DataParallel:
             return None
         if self.alone:
             return dataset(model, data, skip_bad)
-        held = dataset(model, data, skip_bad, cache_bytes=0)
-        _name_of(held.samples)
-        return held
+        validation = dataset(model, data, skip_bad, cache_bytes=0)
+        _name_of(validation.samples)
+        return validation
 
     def check(self, loop: Loop) -> None:
         """Make sure that a training can be run in this way.
@@ -114,14 +114,14 @@ class DataParallel:
         """The hash of what decides the training: that of the loop, and whether gradients are rounded."""
         return hashlib.sha256(f"{loop.identity} float16".encode()).hexdigest() if self.compress else loop.identity
 
-    def run(self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, told: Told) -> Checkpoint:
+    def run(self, loop: Loop, begun: Optional[Checkpoint], progress: Progress, on_epoch: EpochCallback) -> Checkpoint:
         """All epochs that are left; returns the last checkpoint.
 
         Args:
             loop: the training, with the identity that ``identity`` gives.
             begun: where the training goes on from; None: it begins.
             progress: wraps the steps of each epoch.
-            told: is given each epoch.
+            on_epoch: is given each epoch.
 
         Raises:
             UserError: instances cannot share a batch.
@@ -132,7 +132,7 @@ class DataParallel:
             loop.check_best(begun)
             return begun
         if self.alone:
-            return loop.run(begun, progress, told)
+            return loop.run(begun, progress, on_epoch)
         placements = self._placements(loop)
         if self._number(placements) > 1:
             params = loop.network.graph.params
@@ -141,7 +141,7 @@ class DataParallel:
             job = self._job(loop, begun, folder)
             path = Path(job.checkpoint)
             done = len(begun.epochs) if begun else 0
-            train_on_instances(job, placements, self.machines, loop, done, progress, told)
+            train_on_instances(job, placements, self.machines, loop, done, progress, on_epoch)
             reached = read_checkpoint(path, loop.identity)
         if reached is None:
             raise TrainingError(f"the checkpoint {path} was removed; give the same command again, without --restart")
@@ -157,10 +157,10 @@ class DataParallel:
         return Job(
             card=str(write_network(model, loop.feed.classes, folder, model.name, "", {})),
             train=_name_of(loop.feed.samples),
-            validation=None if loop.held is None else _name_of(loop.held.samples),
+            validation=None if loop.validation is None else _name_of(loop.validation.samples),
             config=asdict(loop.config),
             workers=self.workers,
-            skip_bad=(loop.feed.samples.skip_bad, loop.held.samples.skip_bad if loop.held is not None else 0),
+            skip_bad=(loop.feed.samples.skip_bad, 0 if loop.validation is None else loop.validation.samples.skip_bad),
             checkpoint=str(loop.checkpoint or folder / "checkpoint"),
             identity=loop.identity,
             anew=begun is None,

@@ -62,8 +62,8 @@ class Feed:
     """Training samples in batches.
 
     In each epoch all samples are shuffled anew and cut into batches, of which each instance takes its part: the same
-    samples make a step, with the same augmentation, for any number of instances and workers. Samples that are too few
-    for a last batch wait for the next epoch.
+    samples make a step, with the same augmentation, for any number of instances and workers. Samples that do not fill
+    a last batch are left out of that epoch; they are others in each.
 
     Attributes:
         samples: the samples; to make batches of, they have to be ``readable_in_any_order``.

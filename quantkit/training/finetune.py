@@ -15,7 +15,7 @@ from quantkit.kinds import of_kind, whole_number
 from quantkit.models.dataset import CalibrationData
 from quantkit.models.model import Model, Source
 from quantkit.progress import Progress, silent
-from quantkit.training.checkpoint import Checkpoint, read_checkpoint
+from quantkit.training.checkpoint import Checkpoint, claimed, read_checkpoint
 from quantkit.training.class_folders import check_order, folder_labels
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
@@ -23,7 +23,7 @@ from quantkit.training.epoch import Epoch
 from quantkit.training.feed_workers import FeedWorkers, feed_workers
 from quantkit.training.head import classes_of, last_layer, with_classes
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import Loop, Told, untold
+from quantkit.training.loop import EpochCallback, Loop, ignore_epoch
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
 from quantkit.training.spinning import load_for_training
@@ -85,7 +85,7 @@ def finetune(
     kvstore: KVStoreName = "dist_sync",
     compress: bool = False,
     progress: Progress = silent,
-    told: Told = untold,
+    on_epoch: EpochCallback = ignore_epoch,
 ) -> FineTuned:
     """Train a classifier on labelled samples.
 
@@ -114,13 +114,13 @@ def finetune(
         kvstore: through what instances add up gradients: ``dist_sync``, MXNet's parameter server, or ``horovod``.
         compress: with ``horovod``, send gradients as float16, which halves what goes over the network and rounds them.
         progress: wraps the steps of each epoch.
-        told: is given each epoch when it is done.
+        on_epoch: is given each epoch when it is done.
 
     Raises:
         ModelError: the network is no classifier that can be trained.
         DataError: the samples cannot be used, are fewer than a batch, or their labels do not fit the classes.
-        UserError: an argument is impossible, folders of classes permute the labels, or the checkpoint is damaged or
-            of another training.
+        UserError: an argument is impossible, folders of classes permute the labels, or the checkpoint is damaged, of
+            another training, or in use.
         ExtraMissing: Horovod is not installed.
         TrainingError: the loss is no longer a number, or instances are lost again and again.
         QuantkitError: the checkpoint cannot be written.
@@ -140,14 +140,15 @@ def finetune(
     loaded = skipping(load_data(train_data), skip_bad)
     threads = feed_workers(workers, loaded, base.input_shape)
     samples = parallel.training_samples(loaded)
-    held = parallel.validation_samples(base, validation_data, skip_bad)
-    if held is not None and not are_labelled(held.samples):
-        raise DataError(f"{held.name} has no class for each sample; give labelled samples (--val)")
-    inputs = LoopInputs(samples, held, config, threads.number, checkpoint)
+    validation = parallel.validation_samples(base, validation_data, skip_bad)
+    if validation is not None and not are_labelled(validation.samples):
+        raise DataError(f"{validation.name} has no class for each sample; give labelled samples (--val)")
+    inputs = LoopInputs(samples, validation, config, threads.number, checkpoint)
     loop = inputs.loop(base, trainable_classifier(base, config))
     loop = replace(loop, identity=parallel.identity(loop))
-    begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
-    reached = parallel.run(loop, begun, progress, told)
+    with claimed(checkpoint):
+        begun = None if checkpoint is None or restart else read_checkpoint(checkpoint, loop.identity)
+        reached = parallel.run(loop, begun, progress, on_epoch)
     result = result_of(model, base, loop, begun, reached)
     return replace(result, workers=threads if parallel.alone or workers is not None else None)
 
@@ -204,7 +205,7 @@ def result_of(
         loop.feed.classes,
         model.name,
         model.source,
-        (loop.feed.samples.name, loop.held.name if loop.held is not None else None),
+        (loop.feed.samples.name, loop.validation.name if loop.validation is not None else None),
         *reached.unused,
         len(begun.epochs) if begun else 0,
     )

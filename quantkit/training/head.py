@@ -10,14 +10,13 @@ import numpy as np
 from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import EngineError, ModelError, UserError
 from quantkit.ir.graph import Graph, Node
-from quantkit.ir.operators import activation_kind, computing, integer
+from quantkit.ir.operators import SOFTMAX, activation_kind, computing, integer
 from quantkit.models.class_scores import is_row
 from quantkit.models.model import Model
 
 # By operator: the attribute with the number of its outputs.
 _WIDTHS = {"FullyConnected": "num_hidden", "Convolution": "num_filter"}
 _POOLING = frozenset({"Pooling", "mean"})
-_SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation"})
 
 
 def last_layer(graph: Graph, name: str) -> Node:
@@ -29,7 +28,7 @@ def last_layer(graph: Graph, name: str) -> Node:
         ModelError: something else ends the network.
     """
     node = computing(graph, graph.outputs[0])
-    while node is not None and (node.op in _SOFTMAX | _POOLING or activation_kind(node) == "relu"):
+    while node is not None and (node.op in SOFTMAX | _POOLING or activation_kind(node) == "relu"):
         node = computing(graph, node.inputs[0])
     if node is None or node.op not in _WIDTHS or node.inputs[1].node not in graph.params:
         what = "nothing" if node is None else f"{node.op} {node.name!r}"

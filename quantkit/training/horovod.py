@@ -62,7 +62,7 @@ class Horovod:
 
         return trainer_through(add_up, params, optimizer, options)
 
-    def total(self, values: np.ndarray) -> np.ndarray:
+    def all_reduce(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""
         with engine_calls("exchange values with other instances"):
             array = load_mxnet().nd.array(values, dtype="float32")
@@ -70,13 +70,13 @@ class Horovod:
             total: np.ndarray = self._horovod.allreduce(array, op=self._horovod.Sum, name=name).asnumpy()
         return total
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """See ``Communication``."""
-        self.total(np.zeros(1, np.float32))
+        self.all_reduce(np.zeros(1, np.float32))
 
     def leave(self) -> None:
         """See ``Communication``."""
-        self.meet()
+        self.barrier()
         # One that is ended without it makes the others complain.
         self._horovod.shutdown()
 

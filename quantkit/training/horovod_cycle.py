@@ -9,8 +9,8 @@ from quantkit.ir.macs import macs
 from quantkit.models.model import Model
 
 # Milliseconds by which a negotiation delays an instance of one core: from 0.08 with a small network to 0.35 with a
-# large one, whose caches are emptied, by the throughput at several cycle times on Intel's Sapphire Rapids. Only this
-# times the length of a step counts, of which the estimate is too long for most networks.
+# large one, whose caches are emptied, by the throughput at several cycle times on Intel's Sapphire Rapids. It is small
+# here since the steps of most networks are shorter than estimated: only the product of both counts.
 _NEGOTIATION = 0.1
 
 # Multiply-accumulates of one thread in a millisecond of training; gradients take twice those of the scores.

@@ -2,7 +2,7 @@
 
     python -m quantkit.training.instance_process SETTINGS
 
-SETTINGS is a JSON object: a ``Job``, ``instances`` (of all machines), ``beside`` (of its own), ``leads`` (it is the
+SETTINGS is a JSON object: a ``Job``, ``instances`` (of all machines), ``local_size`` (of its own), ``leads`` (it is the
 first of its machine), ``cpus``, ``nodes`` and ``channel``. The one that leads writes the checkpoint, and tells its
 steps and epochs; each tells at the end that it is done, or what stopped it.
 """
@@ -72,7 +72,7 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     from quantkit.training.trainable import Trainable
     from quantkit.training.validation import share_of
 
-    instances, beside, leads = (settings.pop(name) for name in ("instances", "beside", "leads"))
+    instances, local_size, leads = (settings.pop(name) for name in ("instances", "local_size", "leads"))
     simulated = settings.pop("simulated")
     job = Job(**settings, simulated=Simulated(**simulated) if simulated else None)
     load_for_training(job.train)
@@ -80,19 +80,19 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
     model, config = load_model(job.card), TrainingConfig(**options)
     loaded = skipping(load_data(job.train), job.skip_bad[0])
     workers = feed_workers(job.workers, loaded, model.input_shape).number
-    samples = readable_in_any_order(loaded, beside)
+    samples = readable_in_any_order(loaded, local_size)
     communication: Communication = Alone()
     if instances > 1 and job.kvstore == "horovod":
         own_batch, threads = config.batch_size // instances, threads_asked() or 1
         communication = Horovod(job.compress, cycle_time(model, own_batch, threads))
     elif instances > 1:
         communication = KVStore()
-    held = None
+    validation = None
     if job.validation is not None:
         everything = skipping(load_data(job.validation), job.skip_bad[1])
-        held = share_of(model, everything, communication.rank, communication.instances, beside)
+        validation = share_of(model, everything, communication.rank, communication.instances, local_size)
     path = Path(job.checkpoint)
-    inputs = LoopInputs(samples, held, config, workers, path if leads else None, communication, job.identity)
+    inputs = LoopInputs(samples, validation, config, workers, path if leads else None, communication, job.identity)
     if job.simulated is None:
         loop = inputs.loop(model, trainable_classifier(model, config))
     else:
@@ -115,15 +115,15 @@ def _train(settings: dict[str, Any], channel: Connection) -> None:
         if leads:
             send(channel, epoch=asdict(epoch))
 
-    def alive() -> None:
+    def heartbeat() -> None:
         nonlocal heard
         if leads and time.monotonic() - heard > _TELL_EVERY:
             heard = time.monotonic()
             send(channel, step=0)
 
     # All have met.
-    alive()
-    replace(loop, alive=alive).run(begun, progress, tell)
+    heartbeat()
+    replace(loop, heartbeat=heartbeat).run(begun, progress, tell)
     # Other machines may still ask the server of this one.
     communication.leave()
 

@@ -14,7 +14,7 @@ from quantkit.errors import InstanceError, TrainingError
 from quantkit.progress import Progress
 from quantkit.training.checkpoint import read_checkpoint
 from quantkit.training.epoch import epoch_of
-from quantkit.training.loop import Loop, Told
+from quantkit.training.loop import EpochCallback, Loop
 from quantkit.training.machines import Machines
 from quantkit.training.team import Job, Team
 from quantkit.units import counted
@@ -34,7 +34,7 @@ def train_on_instances(
     loop: Loop,
     done: int,
     progress: Progress,
-    told: Told,
+    on_epoch: EpochCallback,
 ) -> None:
     """Train on instances until the training is done.
 
@@ -45,7 +45,7 @@ def train_on_instances(
         loop: the training.
         done: how many epochs are in the checkpoint.
         progress: wraps the steps of each epoch.
-        told: is given each epoch.
+        on_epoch: is given each epoch.
 
     Raises:
         QuantkitError: what stopped an instance.
@@ -59,14 +59,14 @@ def train_on_instances(
                 for message in team.epochs(reached, loop.feed.steps, progress):
                     epoch = epoch_of(message)
                     lost, reached = 0, epoch.number
-                    told(epoch)
+                    on_epoch(epoch)
                 return
         except InstanceError as error:
             # The last epoch may be in the checkpoint, and untold. Before the first, an older training's may be there.
             found = None if job.anew and not reached else read_checkpoint(Path(job.checkpoint), job.identity)
             for epoch in found.epochs[reached:] if found else ():
                 lost, reached = 0, epoch.number
-                told(epoch)
+                on_epoch(epoch)
             if found is not None and loop.is_done(found):
                 return
             if machines is not None and machines.number > 1:

@@ -48,7 +48,7 @@ class KVStore:
 
         return trainer_through(add_up, params, optimizer, options)
 
-    def total(self, values: np.ndarray) -> np.ndarray:
+    def all_reduce(self, values: np.ndarray) -> np.ndarray:
         """See ``Communication``."""
         nd = load_mxnet().nd
         with engine_calls("exchange values with other instances"):
@@ -60,11 +60,11 @@ class KVStore:
             total: np.ndarray = array.asnumpy()
         return total
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """See ``Communication``."""
         with engine_calls("wait for other instances"):
             self._store._barrier()
 
     def leave(self) -> None:
         """See ``Communication``."""
-        self.meet()
+        self.barrier()

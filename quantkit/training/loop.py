@@ -28,11 +28,11 @@ from quantkit.training.trainable import Trainable
 from quantkit.training.unused import Unused, unused_by_all
 from quantkit.training.validation import Validated, validated
 
-Told = Callable[[Epoch], object]
+EpochCallback = Callable[[Epoch], object]
 """Is given each epoch when it is done."""
 
 
-def untold(epoch: Epoch) -> None:
+def ignore_epoch(epoch: Epoch) -> None:
     """Tell nobody."""
 
 
@@ -43,13 +43,13 @@ class Loop:
     Attributes:
         network: what is trained.
         feed: the samples that it learns from.
-        held: those that each epoch is judged on; None: it is not.
+        validation: those that each epoch is judged on; None: it is not.
         communication: the instances.
         checkpoint: where the state goes after each epoch; None: nowhere.
         identity: the hash of what decides the training.
         teacher: the network whose classes validation compares with; None: it compares with labels.
         distill: learn the teacher's scores; else the labels.
-        alive: is called now and then while no step is made.
+        heartbeat: is called now and then while no step is made.
 
     Raises:
         DataError: the samples are fewer than a batch.
@@ -58,18 +58,18 @@ class Loop:
 
     network: Trainable
     feed: Feed
-    held: Optional[CalibrationDataset]
+    validation: Optional[CalibrationDataset]
     communication: Communication
     checkpoint: Optional[Path]
     identity: str
     teacher: Optional[Teacher] = None
     distill: bool = False
-    alive: Callable[[], object] = lambda: None
+    heartbeat: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
         check_batch(self.feed.samples, self.config.batch_size)
-        if self.config.patience is not None and self.held is None:
+        if self.config.patience is not None and self.validation is None:
             raise UserError(
                 "stopping early needs validation samples; give some (--val, validation_data), or no patience"
             )
@@ -83,20 +83,20 @@ class Loop:
     @property
     def _unused(self) -> Unused:
         """The samples that this instance has left out as far as it has read them."""
-        return Unused(in_order(self.feed.left_out), self.held.left_out if self.held is not None else ())
+        return Unused(in_order(self.feed.left_out), self.validation.left_out if self.validation is not None else ())
 
     @property
     def _scores_of(self) -> Optional[Teacher]:
         """The network whose scores are learned."""
         return self.teacher if self.distill else None
 
-    def run(self, begun: Optional[Checkpoint], progress: Progress, told: Told) -> Checkpoint:
+    def run(self, begun: Optional[Checkpoint], progress: Progress, on_epoch: EpochCallback) -> Checkpoint:
         """All epochs that are left.
 
         Args:
             begun: where the training goes on from; None: it begins.
             progress: wraps the steps of each epoch.
-            told: is given each epoch.
+            on_epoch: is given each epoch.
 
         Raises:
             TrainingError: the loss is no longer a number.
@@ -107,7 +107,7 @@ class Loop:
         if self.communication.instances > 1:
             self._compare(len(begun.epochs) if begun else 0)
         if begun is None:
-            self._read_held()
+            self._read_validation()
         elif self.communication.instances == 1:
             # Of several, each may leave out as many.
             self.feed.left_out.update({each.position: each for each in begun.unused.training})
@@ -119,7 +119,7 @@ class Loop:
                 reached = self._after(*self._epoch(trained, number, batches, progress), trained, reached)
                 if self.checkpoint is not None:
                     write_checkpoint(self.checkpoint, reached)
-                told(reached.epochs[-1])
+                on_epoch(reached.epochs[-1])
         return reached
 
     def _trained(self, begun: Optional[Checkpoint]) -> TrainedNetwork:
@@ -157,11 +157,11 @@ class Loop:
             "(restart=True)"
         )
 
-    def _read_held(self) -> None:
+    def _read_validation(self) -> None:
         """Read the validation samples once, so that what is wrong with them is told before an epoch."""
-        if self.held is not None:
-            for _ in self.held.batches(self._own_batch, None if self.teacher else self.feed.classes):
-                self.alive()
+        if self.validation is not None:
+            for _ in self.validation.batches(self._own_batch, None if self.teacher else self.feed.classes):
+                self.heartbeat()
 
     @property
     def _own_batch(self) -> int:
@@ -192,7 +192,7 @@ class Loop:
         """An epoch, and the parameters after it."""
         config, steps = self.config, self.feed.steps
         # The others wait for the one that writes the checkpoint.
-        self.communication.meet()
+        self.communication.barrier()
         begun = perf_counter()
         summed, waited = 0.0, 0.0
         title = f"epoch {number} of {config.epochs}"
@@ -218,7 +218,8 @@ class Loop:
                 "was damaged; give the same command, without --restart, which goes on from the last checkpoint"
             )
         of_all = (
-            self.communication.total(np.array([summed, seconds, waited], np.float32)) / self.communication.instances
+            self.communication.all_reduce(np.array([summed, seconds, waited], np.float32))
+            / self.communication.instances
         )
         loss, seconds, waited = (float(value) for value in of_all)
         judged = self._validated(params)
@@ -237,21 +238,21 @@ class Loop:
         )
 
     def _validated(self, params: Mapping[str, np.ndarray]) -> Optional[Validated]:
-        if self.held is None:
+        if self.validation is None:
             return None
         own = validated(
             self.network.graph,
             params,
-            self.held,
+            self.validation,
             self._own_batch,
             self.feed.classes,
             self.teacher,
-            self.alive,
+            self.heartbeat,
         )
         if self.communication.instances == 1:
             # Exactly: sums of instances are float32.
             return own
-        found = self.communication.total(np.array([own.samples, own.correct, own.loss * own.samples], np.float32))
+        found = self.communication.all_reduce(np.array([own.samples, own.correct, own.loss * own.samples], np.float32))
         return Validated(int(found[0]), int(found[1]), float(found[2] / found[0]))
 
     def _after(

@@ -30,7 +30,7 @@ class LoopInputs:
 
     Attributes:
         samples: those that are learned from.
-        held: those that each epoch is judged on; None: it is not.
+        validation: those that each epoch is judged on; None: it is not.
         config: how to train.
         workers: threads that prepare batches; 0: the caller's own.
         checkpoint: where the state goes after each epoch; None: nowhere.
@@ -39,7 +39,7 @@ class LoopInputs:
     """
 
     samples: Samples
-    held: Optional[CalibrationDataset]
+    validation: Optional[CalibrationDataset]
     config: TrainingConfig
     workers: int
     checkpoint: Optional[Path]
@@ -62,19 +62,24 @@ class LoopInputs:
         place = self.communication.rank, self.communication.instances
         feed = Feed(self.samples, model, self.config, classes_of(model), self.workers, *place, labelled=not distill)
         learned = teacher.graph if teacher is not None and distill else None
-        identity = self.identity or identity_of(network, feed, self.held, learned)
-        return Loop(network, feed, self.held, self.communication, self.checkpoint, identity, teacher, distill)
+        identity = self.identity or identity_of(network, feed, self.validation, learned)
+        return Loop(network, feed, self.validation, self.communication, self.checkpoint, identity, teacher, distill)
 
 
-def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDataset], learned: Optional[Graph]) -> str:
+def identity_of(
+    network: Trainable, feed: Feed, validation: Optional[CalibrationDataset], learned: Optional[Graph]
+) -> str:
     """The hash of what decides a training: the network, the samples, and the configuration.
 
     Args:
         network: what is trained.
         feed: the samples, of which some are compared by their content.
-        held: those that each epoch is judged on.
+        validation: those that each epoch is judged on.
         learned: the network whose scores are learned; None: labels are.
     """
+    judged = ""
+    if validation is not None:
+        judged = f"{validation.name} {validation.size} {_digest_of_validation(validation.samples)}"
     parts = (
         nnvm.sha256_of(network.graph),
         *sorted(network.learned),
@@ -82,7 +87,7 @@ def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDatase
         feed.samples.name,
         str(len(feed.samples)),
         str(feed.classes),
-        f"{held.name} {held.size} {_digest_of_held(held.samples)}" if held is not None else "",
+        judged,
         repr((feed.model.preparation, feed.model.input_shape)),
         nnvm.sha256_of(learned) if learned else "",
         feed.digest(_COMPARED).hex(),
@@ -90,5 +95,5 @@ def identity_of(network: Trainable, feed: Feed, held: Optional[CalibrationDatase
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _digest_of_held(samples: Samples) -> str:
+def _digest_of_validation(samples: Samples) -> str:
     return digest_of(samples, _COMPARED, spread=samples.independent and bool(samples.size)).hex()

@@ -124,7 +124,7 @@ class TrainedNetwork:
             return params
         own = [params[name] for name in self._statistics]
         # One exchange of all takes about as long as one of each.
-        total = self._communication.total(np.concatenate([each.ravel() for each in own]))
+        total = self._communication.all_reduce(np.concatenate([each.ravel() for each in own]))
         means = np.split(total / self._communication.instances, np.cumsum([each.size for each in own])[:-1])
         for name, mean, each in zip(self._statistics, means, own):
             with engine_calls("set statistics"):

@@ -25,7 +25,7 @@ from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.algorithms.stage import with_pre_add_ranges
 from quantkit.training.augmentation import NONE
-from quantkit.training.checkpoint import read_checkpoint
+from quantkit.training.checkpoint import claimed, read_checkpoint
 from quantkit.training.class_folders import check_order
 from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
@@ -33,12 +33,11 @@ from quantkit.training.feed import readable_in_any_order
 from quantkit.training.feed_workers import feed_workers
 from quantkit.training.head import classes_of
 from quantkit.training.launch import KVStoreName
-from quantkit.training.loop import Told, untold
+from quantkit.training.loop import EpochCallback, ignore_epoch
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.machines import Machines
 from quantkit.training.simulated.trained_form import TrainedForm, trained_form
 from quantkit.training.simulated.training_graph import SimulatedTraining, training_graph
-from quantkit.training.spinning import load_for_training
 from quantkit.training.teacher import Teacher
 from quantkit.training.trainable import Trainable, before_softmax
 from quantkit.training.trained_int8 import TrainedInt8, with_record
@@ -64,7 +63,7 @@ def train_quantized(
     kvstore: KVStoreName = "dist_sync",
     compress: bool = False,
     progress: Progress = silent,
-    told: Told = untold,
+    on_epoch: EpochCallback = ignore_epoch,
 ) -> TrainedInt8:
     """Train an INT8 network with its rounding in the loop, towards the scores of its FP32 original.
 
@@ -88,13 +87,13 @@ def train_quantized(
         kvstore: through what instances add up gradients.
         compress: with ``horovod``, send gradients as float16.
         progress: wraps the steps of each epoch.
-        told: is given each epoch when it is done.
+        on_epoch: is given each epoch when it is done.
 
     Raises:
         ModelError: the network is no classifier, or has INT8 layers that cannot be trained.
         DataError: the samples cannot be used, or are fewer than a batch.
-        UserError: an argument is impossible, folders of classes permute the labels, or the checkpoint is damaged or
-            of another training.
+        UserError: an argument is impossible, folders of classes permute the labels, or the checkpoint is damaged, of
+            another training, or in use.
         ExtraMissing: Horovod is not installed.
         TrainingError: the loss is no longer a number, or instances are lost again and again.
         QuantkitError: the checkpoint cannot be written.
@@ -111,7 +110,6 @@ def train_quantized(
             "(--no-distill, distill=False)"
         )
     parallel = DataParallel(instances, machines, kvstore, compress, workers)
-    load_for_training(train_data)
     model, path = quantized.source.model, None if checkpoint is None else Path(checkpoint)
     classes = classes_of(model)
     if not distill:
@@ -121,16 +119,18 @@ def train_quantized(
     loaded = skipping(load_data(train_data), skip_bad)
     threads = feed_workers(workers, loaded, model.input_shape)
     samples = parallel.training_samples(loaded)
-    held = parallel.validation_samples(model, validation_data, skip_bad)
-    inputs = LoopInputs(samples, held, config, threads.number, path)
+    validation = parallel.validation_samples(model, validation_data, skip_bad)
+    inputs = LoopInputs(samples, validation, config, threads.number, path)
     loop = inputs.loop(model, network, teacher_of(model), distill)
     loop = replace(loop, identity=parallel.identity(loop))
     parallel.check(loop)
-    begun = None if path is None or restart else read_checkpoint(path, loop.identity)
     before = None
-    if held is not None:
-        before = validated(network.graph, network.graph.params, held, config.batch_size, classes, loop.teacher)
-    reached = parallel.run(loop, begun, progress, told)
+    with claimed(path):
+        begun = None if path is None or restart else read_checkpoint(path, loop.identity)
+        if validation is not None:
+            unchanged = network.graph, network.graph.params
+            before = validated(*unchanged, validation, config.batch_size, classes, loop.teacher)
+        reached = parallel.run(loop, begun, progress, on_epoch)
     # Instances have read them in any order, with some left out; so must this process now.
     samples = samples if samples.independent else readable_in_any_order(samples)
     judged = reached.epochs[reached.best_epoch - 1].validated
@@ -145,7 +145,7 @@ def train_quantized(
         reached.epochs,
         reached.best_epoch if better else 0,
         before,
-        (samples.name, held.name if held is not None else None),
+        (samples.name, validation.name if validation is not None else None),
         *reached.unused,
         len(begun.epochs) if begun else 0,
         threads if parallel.alone or workers is not None else None,

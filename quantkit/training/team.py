@@ -21,6 +21,9 @@ from quantkit.training.machines import Machines
 # Instances count as hanging after so many seconds without a word, or so many times their longest silence before it.
 _PATIENCE, _TIMES = 300.0, 3
 
+# Seconds of a wait for a word. One that took longer was no wait: this process was stopped, as Ctrl-Z does.
+_WAIT, _LONGEST_WAIT = 1.0, 2.0
+
 # An instance may tell that another one is gone a little before that one has ended.
 _LOOKS, _LOOK_EVERY = 10, 0.1
 
@@ -51,7 +54,7 @@ class Job:
         train: the name of the training samples.
         validation: that of the validation samples.
         config: of the training.
-        workers: of each instance; None: one for each of its processors.
+        workers: of each instance; None: see ``feed_workers``.
         skip_bad: how many training and validation samples each instance may leave out.
         checkpoint: the path of the file.
         identity: the hash of what decides the training.
@@ -100,7 +103,7 @@ class Team:
                     "cpus": placement.cpus,
                     "nodes": placement.nodes,
                     "instances": self._number,
-                    "beside": len(self._placements),
+                    "local_size": len(self._placements),
                     "leads": place == 0,
                 }
                 noun, variables = "an instance of the training", start.variables(place)
@@ -141,29 +144,30 @@ class Team:
     def _messages(self) -> Iterator[Mapping[str, Any]]:
         """What instances tell, until the last has told that it is done."""
         channels = {process.channel: process for process in self._instances}
-        longest, since, heard, stepped = 0.0, time.monotonic(), False, False
+        longest, silent, heard, stepped = 0.0, 0.0, False, False
         while channels:
-            for ready in wait([*channels], timeout=1.0):
+            begun = time.monotonic()
+            spoken = wait([*channels], timeout=_WAIT)
+            silent += min(_LONGEST_WAIT, time.monotonic() - begun)
+            for ready in spoken:
                 channel = ready if isinstance(ready, Connection) else None
                 process = channels[channel] if channel is not None else None
                 if channel is None or process is None:
                     continue
                 message = self._message(process, channels)
                 if heard:
-                    longest = max(longest, time.monotonic() - since)
+                    longest = max(longest, silent)
                 # Step 0 is that of an instance that has met the others, or validates.
-                heard, stepped = True, stepped or message.get("step") != 0
+                silent, heard, stepped = 0.0, True, stepped or message.get("step") != 0
                 if "done" in message:
                     del channels[channel]
                 else:
                     yield message
-                # Who is told may have taken long.
-                since = time.monotonic()
             if (lost := self._lost(channels)) is not None:
                 raise lost
             # The first step lays out memory, too.
             patience = max(_PATIENCE if stepped else LOADING_PATIENCE, _TIMES * longest)
-            if time.monotonic() - since > patience:
+            if silent > patience:
                 raise InstanceError("hung", self._silence(patience, heard))
 
     def _message(self, process: ChildProcess, waited_for: Container[object]) -> dict[str, Any]:

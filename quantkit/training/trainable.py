@@ -10,12 +10,11 @@ import numpy as np
 
 from quantkit.errors import UserError
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import auxiliary_inputs, computing
+from quantkit.ir.operators import SOFTMAX, auxiliary_inputs, computing
 
 BODY = "body"
 """What ``freeze`` calls everything but the last layer."""
 
-_SOFTMAX = frozenset({"softmax", "SoftmaxActivation"})
 _NORMALIZATION = "BatchNorm"
 
 
@@ -96,4 +95,4 @@ def _with_fixed_statistics(node: Node) -> Node:
 def before_softmax(graph: Graph, output: Tensor) -> Tensor:
     """What a softmax at the end of the network reads; the output itself if there is none."""
     last = computing(graph, output)
-    return last.inputs[0] if last is not None and last.op in _SOFTMAX else output
+    return last.inputs[0] if last is not None and last.op in SOFTMAX else output

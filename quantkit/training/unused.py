@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from quantkit.data.left_out import LeftOut, from_numbers, in_order, to_numbers
-from quantkit.training.communication import Communication, gathered
+from quantkit.training.communication import Communication, all_gather
 
 
 class Unused(NamedTuple):
@@ -38,6 +38,6 @@ def _together(
 ) -> tuple[LeftOut, ...]:
     noted = {each.position: each for each in before}
     new = [each for each in own if each.position not in noted]
-    for told in gathered(communication, to_numbers(new) if new else np.empty(0, np.uint8)):
+    for told in all_gather(communication, to_numbers(new) if new else np.empty(0, np.uint8)):
         noted.update((each.position, each) for each in from_numbers(told))
     return in_order(noted)

@@ -44,7 +44,7 @@ class Validated:
         return (self.correct, -self.loss) > (other.correct, -other.loss)
 
 
-def share_of(model: Model, samples: Samples, rank: int, instances: int, beside: int) -> CalibrationDataset:
+def share_of(model: Model, samples: Samples, rank: int, instances: int, local_size: int) -> CalibrationDataset:
     """The validation samples of an instance, cached as far as its part of the free memory has room for them.
 
     They are every so many-th, beginning at its number: all instances together have each once.
@@ -54,7 +54,7 @@ def share_of(model: Model, samples: Samples, rank: int, instances: int, beside: 
         samples: those of all instances.
         rank: the instance's number.
         instances: how many there are.
-        beside: how many of them this machine has.
+        local_size: how many of them this machine has.
 
     Raises:
         DataError: there are fewer samples than instances.
@@ -63,7 +63,7 @@ def share_of(model: Model, samples: Samples, rank: int, instances: int, beside: 
     if len(positions) < instances:
         raise DataError(f"{samples.name} has {len(positions)} samples for {instances} instances; give more")
     part = replace(samples, positions=positions[rank::instances])
-    return dataset(model, part, cache_bytes=min(CACHE_BYTES, bytes_kept(beside)))
+    return dataset(model, part, cache_bytes=min(CACHE_BYTES, bytes_kept(local_size)))
 
 
 def validated(
@@ -73,7 +73,7 @@ def validated(
     batch_size: int,
     classes: int,
     teacher: Optional[Teacher] = None,
-    alive: Callable[[], object] = lambda: None,
+    heartbeat: Callable[[], object] = lambda: None,
 ) -> Validated:
     """Run a network over validation samples.
 
@@ -84,7 +84,7 @@ def validated(
         batch_size: how many are run at once.
         classes: the number of classes.
         teacher: the network whose classes are taken for the labels; None: those of the samples are.
-        alive: is called for each batch.
+        heartbeat: is called for each batch.
 
     Raises:
         DataError: a sample cannot be used, or has no label or one beyond the classes.
@@ -94,7 +94,7 @@ def validated(
     samples = correct = 0
     loss = 0.0
     for batch in data.batches(batch_size, None if teacher else classes):
-        alive()
+        heartbeat()
         labels = teacher.classes(batch.data) if teacher else batch.labels
         if labels is None or labels.ndim != 1:
             raise DataError(f"{data.name} has no class for each sample; give labelled samples (--val)")

@@ -34,6 +34,18 @@ def test_a_bundle_is_trained_with_its_quantization(run: Run, card: Path, photos:
     assert run("finetune", "b-int8", "--qat", *words).exit_code == 2
 
 
+def test_scores_are_learned_from_samples_of_which_some_have_labels(
+    run: Run, card: Path, photos: Path, int8_engine: None
+) -> None:
+    assert run("quantize", card, "--calib-data", photos, "--preset", "none", "--no-latency").exit_code == 0
+    files = sorted(path.relative_to(photos) for path in photos.glob("*/*.png"))
+    rows = [f"{path},{number % 3 or ''}\n" for number, path in enumerate(files)]
+    (photos / "labels.csv").write_text("".join(["file,label\n", *rows]))
+    words = ("--reference", card, "--train", photos, "--batch-size", 12, "--epochs", 1)
+    result = run("finetune", "tiny-int8", "--qat", *words)
+    assert result.exit_code == 0, result.stderr
+
+
 @pytest.mark.long
 @pytest.mark.requires("two-cpus")
 @pytest.mark.requires("onnx")

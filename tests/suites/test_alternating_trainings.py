@@ -51,12 +51,12 @@ def test_trainings_run_in_their_turns_only(engine: None, tmp_path: Path, monkeyp
         return reading
 
     monkeypatch.setattr(alternating, "_turn", turn)
-    found = alternating.turns({"one": [one], "both": [one, other]}, minutes=0)
-    assert sorted(seen) == [(1, True, True)] * 2 + [(2, True, True)] * 2
-    assert {form: len(readings) for form, readings in found.items()} == {"one": 2, "both": 2}
+    found = alternating.turns({"one": [one], "both": [one, other]}, minutes=0, starts=2)
+    assert sorted(seen) == [(1, True, True)] * 4 + [(2, True, True)] * 4
+    assert [*found] == ["one", "both"] and all([turn.start for turn in each] == [0, 0, 1, 1] for each in found.values())
     assert all(reading.throughput > 0 and 0 <= reading.waiting <= 1 for each in found.values() for reading in each)
-    # Two trainings, each in a process that starts another.
-    assert len(started) == 4 and not any(Path(f"/proc/{pid}").exists() for pid in started)
+    # Two trainings, twice, each in a process that starts another.
+    assert len(started) == 8 and not any(Path(f"/proc/{pid}").exists() for pid in started)
 
 
 def test_an_epoch_in_which_a_training_was_stopped_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

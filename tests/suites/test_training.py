@@ -26,11 +26,29 @@ def test_efficiency_is_that_of_as_many_single_instances() -> None:
     forms = [(1, "", singles), (2, APART, apart), (2, "horovod", pairs)]
     cells = [Cell("net", 5_000_000, 8, number, through, turns) for number, through, turns in forms]
     one, beside, two = lines(document(cells=[asdict(cell) for cell in cells]))
-    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 | 0.30 | 2 |"
-    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 | 0.50 | 2 |"
+    assert one == "| net | 5.0 million | 8 | 1 |  | 11.0 | 100 |  | 2.0 | 0.30 | 1 | 2 |"
+    assert beside == "| net | 5.0 million | 8 | 2 | apart | 21.6 | 98.0 [98.0, 98.0] |  | 0.0 | 0.50 | 1 | 2 |"
     # 19 of 20 and 22.8 of 24 in each round; 19 of 19.6.
     assert (
-        two == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 | 1.00 | 2 |"
+        two
+        == "| net | 5.0 million | 8 | 2 | horovod | 20.9 | 95.0 [95.0, 95.0] | 96.9 [96.9, 96.9] | 0.0 | 1.00 | 1 | 2 |"
+    )
+
+
+def test_intervals_are_those_over_starts() -> None:
+    from alternating_trainings import Turn, throughputs
+    from training_scaling import Cell, lines
+
+    starts = [(0, 10.0), (0, 40.0), (1, 30.0), (1, 30.0), (2, 5.0)]
+    readings = [Turn(speed, 0.0, 0.0, start) for start, speed in starts]
+    assert throughputs(readings) == pytest.approx([20.0, 30.0, 5.0])
+    assert throughputs(readings[:2]) == [10.0, 40.0]
+    # Rounds of a start differ by a third from each other, but their mean is the same.
+    alone = [Turn(speed, 0.0, 0.0, start) for start in range(3) for speed in (10.0, 10.0)]
+    pairs = [Turn(speed, 0.0, 0.0, start) for start in range(3) for speed in (18 * 0.75, 18 / 0.75)]
+    cells = [Cell("net", 5_000_000, 8, number, "", found) for number, found in ((1, alone), (2, pairs))]
+    assert lines(document(cells=[asdict(cell) for cell in cells]))[1].endswith(
+        "| 90.0 [90.0, 90.0] |  | 0.0 | 0.00 | 3 | 6 |"
     )
 
 
@@ -62,7 +80,7 @@ def test_communication_is_what_a_step_alone_does_not_take() -> None:
 
 
 def test_parts_of_a_step_are_means() -> None:
-    from kvstore import mean_parts
+    from training_steps import mean_parts
 
     # The first waits in one step, the second in the other one.
     assert mean_parts([(1.0, 0.0, 2.0), (1.0, 4.0, 0.0)]) == [1.0, 2.0, 1.0]

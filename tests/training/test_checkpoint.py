@@ -13,7 +13,7 @@ import pytest
 
 from quantkit.data.left_out import LeftOut
 from quantkit.errors import UserError
-from quantkit.training.checkpoint import Checkpoint, check_alike, read_checkpoint, write_checkpoint
+from quantkit.training.checkpoint import Checkpoint, check_alike, claimed, read_checkpoint, write_checkpoint
 from quantkit.training.epoch import Epoch
 from quantkit.training.unused import Unused
 from quantkit.training.validation import Validated
@@ -88,3 +88,14 @@ def test_parameters_of_another_network_are_told() -> None:
     ):
         with pytest.raises(ValueError, match=r"its parameter '(weight|bias)' is not the network's"):
             check_alike(other, ARRAYS)
+
+
+def test_a_checkpoint_is_of_one_training_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    for _ in range(2):
+        refused = pytest.raises(UserError, match=f"another process trains with the checkpoint {path}; wait")
+        with claimed(path), refused, claimed(path):
+            pass
+        assert not [*tmp_path.iterdir()]
+    with claimed(path), claimed(tmp_path / "other"), claimed(None):
+        pass

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from quantkit.training.communication import Alone, all_have, gathered
+from quantkit.training.communication import Alone, all_gather, all_have
 from tests.training.conftest import coloured
 from tests.training.test_feed import feed
 
@@ -23,7 +23,7 @@ class WithOther(Alone):
     def __init__(self, other: bytes) -> None:
         self._other = np.frombuffer(other[:16], np.uint8).astype(np.float32)
 
-    def total(self, values: np.ndarray) -> np.ndarray:
+    def all_reduce(self, values: np.ndarray) -> np.ndarray:
         return values + self._other
 
 
@@ -36,7 +36,7 @@ class InThreads(Alone):
     def __init__(self, rank: int, values: list[np.ndarray], barrier: Barrier) -> None:
         self.rank, self.instances, self._values, self._barrier = rank, len(values), values, barrier
 
-    def total(self, values: np.ndarray) -> np.ndarray:
+    def all_reduce(self, values: np.ndarray) -> np.ndarray:
         self._values[self.rank] = values
         self._barrier.wait(30)
         total: np.ndarray = np.sum(self._values, axis=0, dtype=np.float32)
@@ -53,10 +53,10 @@ def of_instances(number: int, function: Callable[[InThreads], Result]) -> list[R
 
 def test_what_each_instance_has_comes_to_all_by_their_numbers() -> None:
     own = [np.arange(256, dtype=np.uint8), np.empty(0, np.uint8), np.full(300, 255, np.uint8)]
-    for told in of_instances(3, lambda one: gathered(one, own[one.rank])):
+    for told in of_instances(3, lambda one: all_gather(one, own[one.rank])):
         assert [each.tolist() for each in told] == [own[0].tolist(), own[2].tolist()]
-    assert of_instances(2, lambda one: gathered(one, own[1])) == [[], []]
-    (alone,) = gathered(Alone(), own[0])
+    assert of_instances(2, lambda one: all_gather(one, own[1])) == [[], []]
+    (alone,) = all_gather(Alone(), own[0])
     assert alone.dtype == np.uint8 and np.array_equal(alone, own[0])
 
 

@@ -19,6 +19,7 @@ from quantkit.errors import DataError, ModelError, QuantkitError, SampleError, T
 from quantkit.ir.graph import Node
 from quantkit.models.load import load_model
 from quantkit.training.augmentation import NONE
+from quantkit.training.checkpoint import claimed
 from quantkit.training.config import TrainingConfig
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import FineTuned, finetune
@@ -95,7 +96,7 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(tmp_path: Path,
     config = replace(CONFIG, optimizer=optimizer, learning_rate=0.2, mixup=0.2, label_smoothing=0.1)
     whole, path = trained(config), tmp_path / "checkpoint"
     with pytest.raises(Interrupted):
-        trained(config, checkpoint=path, told=interrupted_after(1))
+        trained(config, checkpoint=path, on_epoch=interrupted_after(1))
     resumed = trained(config, checkpoint=path)
     assert resumed.resumed == 1 and same(whole, resumed)
     assert [epoch.loss for epoch in whole.epochs] == [epoch.loss for epoch in resumed.epochs]
@@ -104,6 +105,13 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(tmp_path: Path,
     assert trained(config, checkpoint=path).resumed == 3
     anew = trained(config, checkpoint=path, restart=True)
     assert anew.resumed == 0 and same(whole, anew)
+
+
+def test_two_trainings_do_not_share_a_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    with claimed(path), pytest.raises(UserError, match="another process trains with the checkpoint"):
+        trained(checkpoint=path)
+    assert not path.exists()
 
 
 def damaged(samples: Samples, position: int, repaired: Event) -> Samples:
@@ -124,7 +132,7 @@ def test_a_training_that_goes_on_tells_all_samples_that_were_left_out(tmp_path: 
     train, held = damaged(coloured(96), 5, repaired), damaged(coloured(60, 1), 8, repaired)
     options: Any = {"config": CONFIG, "workers": 0, "skip_bad": 1, "checkpoint": path}
     with pytest.raises(Interrupted):
-        finetune(tiny(), train, held, told=interrupted_after(1), **options)
+        finetune(tiny(), train, held, on_epoch=interrupted_after(1), **options)
     repaired.set()
     # The last time, all is done.
     for resumed in (1, 3):
@@ -161,7 +169,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
 ) -> None:
     path = tmp_path / "checkpoint"
     with pytest.raises(Interrupted):
-        trained(checkpoint=path, told=interrupted_after(1))
+        trained(checkpoint=path, on_epoch=interrupted_after(1))
     before = path.read_bytes()
     with monkeypatch.context() as patched, pytest.raises(QuantkitError, match="No space left on device; free space"):
         patched.setattr(f"quantkit.files.files.{call}", failing, raising=False)
@@ -245,7 +253,7 @@ def test_networks_with_dropout_go_on_exactly(tmp_path: Path) -> None:
 
     whole, again, path = run(), run(), tmp_path / "checkpoint"
     with pytest.raises(Interrupted):
-        run(checkpoint=path, told=interrupted_after(2))
+        run(checkpoint=path, on_epoch=interrupted_after(2))
     assert same(whole, again) and same(whole, run(checkpoint=path))
     assert not same(whole, trained())
 

@@ -163,7 +163,7 @@ def test_a_training_goes_on_with_another_number_of_instances(data: str, tmp_path
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trained(data, normalized=False, checkpoint=path, told=interrupt)
+        trained(data, normalized=False, checkpoint=path, on_epoch=interrupt)
     assert not left_running()
     on_one = trained(data, normalized=False, checkpoint=path, instances=None)
     assert on_one.resumed == 1 and len(on_one.epochs) == 3

@@ -23,7 +23,7 @@ from quantkit.training.config import TrainingConfig
 from quantkit.training.data_parallel import DataParallel
 from quantkit.training.epoch import Epoch
 from quantkit.training.finetune import trainable_classifier
-from quantkit.training.loop import Loop, untold
+from quantkit.training.loop import Loop, ignore_epoch
 from quantkit.training.loop_inputs import LoopInputs
 from quantkit.training.network import TrainedNetwork, parameters_digest
 from quantkit.training.unused import Unused
@@ -43,7 +43,7 @@ class Twin(Alone):
     def __init__(self, odd: Optional[int] = None, changed: Changed = lambda values: values + 1) -> None:
         self._odd, self._changed, self._exchanges = odd, changed, 0
 
-    def total(self, values: np.ndarray) -> np.ndarray:
+    def all_reduce(self, values: np.ndarray) -> np.ndarray:
         other = self._changed(values) if self._exchanges == self._odd else values
         self._exchanges += 1
         return values + other
@@ -113,7 +113,7 @@ def test_the_clock_runs_when_all_have_come(monkeypatch: pytest.MonkeyPatch) -> N
     now = 0.0
 
     class Late(Twin):
-        def meet(self) -> None:
+        def barrier(self) -> None:
             nonlocal now
             now += 3600
 
@@ -152,7 +152,7 @@ def test_parameters_are_read_once_an_epoch(tmp_path: Path, monkeypatch: pytest.M
     of_network = TrainedNetwork.params
     monkeypatch.setattr(TrainedNetwork, "params", noted)
     training = loop(Twin(PARAMETERS, of_the_other), checkpoint=tmp_path / "checkpoint")
-    reached = training.run(None, silent, untold)
+    reached = training.run(None, silent, ignore_epoch)
     assert len(read) == len(reached.epochs) == 2
     assert compared[0].tolist() == [*parameters_digest(read[0])[:16]]
     assert all(np.array_equal(reached.state[f"param/{name}"], value) for name, value in read[-1].items())
@@ -177,10 +177,10 @@ def test_each_epoch_is_told_when_its_checkpoint_is_there(tmp_path: Path) -> None
 
 def test_a_checkpoint_of_a_training_that_is_done_fits_its_network() -> None:
     training, parallel = loop(Alone()), DataParallel(None, None, "dist_sync", compress=False, workers=None)
-    reached = training.run(None, silent, untold)
-    assert parallel.run(training, reached, silent, untold) is reached
+    reached = training.run(None, silent, ignore_epoch)
+    assert parallel.run(training, reached, silent, ignore_epoch) is reached
     with pytest.raises(UserError, match=r"its parameter 'dense_bias' is not the network's; begin anew with --restart"):
-        parallel.run(training, replace(reached, best={}), silent, untold)
+        parallel.run(training, replace(reached, best={}), silent, ignore_epoch)
 
 
 def test_patience_counts_from_the_best_epoch() -> None:
@@ -203,8 +203,8 @@ def test_what_is_left_out_in_an_epoch_that_is_not_the_best_is_kept_too() -> None
 def test_what_was_left_out_before_counts_on(tmp_path: Path) -> None:
     training, again = replace(loop(Alone()), checkpoint=tmp_path / "checkpoint"), loop(Alone())
     early = LeftOut(7, "7.png", "cannot read 7.png")
-    begun = training.run(None, silent, untold)
-    again.run(replace(begun, epochs=begun.epochs[:1], best_epoch=1, unused=Unused((early,), ())), silent, untold)
+    begun = training.run(None, silent, ignore_epoch)
+    again.run(replace(begun, epochs=begun.epochs[:1], best_epoch=1, unused=Unused((early,), ())), silent, ignore_epoch)
     assert again.feed.left_out == {7: early}
 
 
@@ -218,7 +218,7 @@ def test_validation_samples_are_read_before_the_first_step() -> None:
         raise AssertionError("a step was made")
 
     with pytest.raises(DataError, match=r"has label 3, but the network has 3 classes .*; correct the labels, or take"):
-        inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, fail, untold)
+        inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, fail, ignore_epoch)
 
 
 def test_a_validation_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_validation_loss_that_is_no_number_ends_the_training(tmp_path: Path) -
     with pytest.raises(
         TrainingError, match=r"the loss on validation samples is (nan|inf) at the end of epoch 1, at a learning"
     ):
-        inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, untold)
+        inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, ignore_epoch)
     assert not checkpoint.exists()
 
 
@@ -254,5 +254,5 @@ def test_validation_samples_of_unknown_number() -> None:
 
     held = replace(samples, read=read, size=None, independent=False)
     inputs = LoopInputs(coloured(48), dataset(model, held), CONFIG, 0, None)
-    reached = inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, untold)
+    reached = inputs.loop(model, trainable_classifier(model, CONFIG)).run(None, silent, ignore_epoch)
     assert [epoch.validated.samples for epoch in reached.epochs if epoch.validated] == [30, 30]

@@ -62,7 +62,7 @@ def trained_with_one_lost(data: str, module: str, number: int, checkpoint: Path,
             killed(module, number)()
 
     with pytest.warns(InstanceLostWarning, match=rf"killed by SIGKILL {MEMORY}; the training goes on after epoch \d"):
-        result = trained(data, checkpoint=checkpoint, told=disturb, **options)
+        result = trained(data, checkpoint=checkpoint, on_epoch=disturb, **options)
     assert told == [1, 2, 3] and len(result.epochs) == 3
     return result
 
@@ -92,7 +92,7 @@ def test_one_that_hangs_is_replaced(data: str, undisturbed: FineTuned, monkeypat
             os.kill(stopped[0], signal.SIGSTOP)
 
     with pytest.warns(InstanceLostWarning, match=r"made a step for 6 s \(.*\); the training goes on"):
-        result = trained(data, told=disturb)
+        result = trained(data, on_epoch=disturb)
     assert all(np.array_equal(params(result)[name], value) for name, value in params(undisturbed).items())
 
 
@@ -106,7 +106,7 @@ def test_a_training_that_loses_instances_again_and_again_ends(
         killed("instance_process")()
 
     with pytest.raises(TrainingError, match=rf"{MEMORY}, 1 time in a row, after epoch 1; end what ends or slows the"):
-        trained(data, checkpoint=path, told=disturb)
+        trained(data, checkpoint=path, on_epoch=disturb)
     assert path.exists()
 
 
@@ -153,7 +153,7 @@ def test_a_full_disk_of_an_instance_leaves_the_last_checkpoint(data: str, tmp_pa
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (1000, 1000))
 
     with pytest.raises(QuantkitError, match=f"cannot write {path}: File too large; free space"):
-        trained(data, replace(CONFIG, epochs=100), checkpoint=path, told=fill)
+        trained(data, replace(CONFIG, epochs=100), checkpoint=path, on_epoch=fill)
     assert epochs_in(path) == told and [*tmp_path.iterdir()] == [path]
     assert not left_running()
 
@@ -161,7 +161,7 @@ def test_a_full_disk_of_an_instance_leaves_the_last_checkpoint(data: str, tmp_pa
 def test_instances_that_diverge_leave_the_last_checkpoint(data: str, tmp_path: Path) -> None:
     path, told = tmp_path / "checkpoint", list[int]()
     with pytest.raises(TrainingError, match=r"of epoch 2, .*: the training diverges; .*, with --restart"):
-        trained(data, DIVERGING, checkpoint=path, told=lambda epoch: told.append(epoch.number))
+        trained(data, DIVERGING, checkpoint=path, on_epoch=lambda epoch: told.append(epoch.number))
     assert epochs_in(path) == told == [1] and [*tmp_path.iterdir()] == [path]
     assert not left_running()
 
@@ -183,7 +183,7 @@ def test_an_older_checkpoint_stays_until_a_new_training_has_one(
 
     with pytest.warns(InstanceLostWarning, match=rf"killed by SIGKILL {MEMORY}; the training goes on after epoch 0"):
         result = trained(
-            data, checkpoint=path, restart=True, progress=disturb, told=lambda epoch: told.append(epoch.number)
+            data, checkpoint=path, restart=True, progress=disturb, on_epoch=lambda epoch: told.append(epoch.number)
         )
     assert begun == [f"epoch {number} of 3" for number in (1, 1, 2, 3)]
     assert told == [1, 2, 3] and path.read_bytes() != older

@@ -171,7 +171,7 @@ def test_statistics_become_the_mean_over_instances() -> None:
     class Beside(Alone):
         instances = 2
 
-        def total(self, values: np.ndarray) -> np.ndarray:
+        def all_reduce(self, values: np.ndarray) -> np.ndarray:
             return values + 3 * values
 
     graph = tiny().graph

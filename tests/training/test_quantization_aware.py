@@ -98,7 +98,7 @@ def test_an_interrupted_training_ends_as_if_it_had_never_stopped(spoiled: Quanti
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        trained(spoiled, checkpoint=tmp_path / "checkpoint", told=stop)
+        trained(spoiled, checkpoint=tmp_path / "checkpoint", on_epoch=stop)
     resumed, whole = trained(spoiled, checkpoint=tmp_path / "checkpoint"), trained(spoiled)
     assert resumed.resumed == 1
     first, second = (result.network.network.graph.params for result in (resumed, whole))

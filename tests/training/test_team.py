@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from multiprocessing import Pipe
 from typing import Any, Optional
 
@@ -57,14 +58,16 @@ def test_a_training_that_ends_early_ends_here_too(monkeypatch: pytest.MonkeyPatc
 class Timed:
     """An instance that tells something after so many seconds each time, None for a look that finds nothing."""
 
-    def __init__(self, said: Iterable[tuple[float, Optional[dict[str, Any]]]]) -> None:
+    def __init__(self, said: Iterable[tuple[int, Optional[dict[str, Any]]]], stopped: float = 0.0) -> None:
         self.channel, _ = Pipe()
         self.now = 0.0
-        self._said, self._message = iter(said), dict[str, Any]()
+        self._waits = chain.from_iterable((*[None] * (seconds - 1), message) for seconds, message in said)
+        self._stopped, self._message = stopped, dict[str, Any]()
 
     def wait(self, channels: Sequence[object], timeout: float) -> Sequence[object]:
-        seconds, message = next(self._said)
-        self.now += seconds
+        message = next(self._waits)
+        self.now += timeout + self._stopped
+        self._stopped = 0.0
         self._message = message or {}
         return [] if message is None else [self.channel]
 
@@ -97,9 +100,9 @@ MET, DONE = {"step": 0}, {"done": True}
     ],
 )
 def test_instances_hang_that_are_silent_for_much_longer_than_before(
-    said: list[tuple[float, Optional[dict[str, Any]]]], patience: int, words: str, monkeypatch: pytest.MonkeyPatch
+    said: list[tuple[int, Optional[dict[str, Any]]]], patience: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def listened(silence: float) -> None:
+    def listened(silence: int) -> None:
         one, team = Timed([*said, (silence, None), (0, DONE)]), Team(JOB, [], Machines(2, 0, "10.0.0.1:9000"))
         monkeypatch.setattr(team, "_instances", [one])
         monkeypatch.setattr("quantkit.training.team.wait", one.wait)
@@ -109,6 +112,14 @@ def test_instances_hang_that_are_silent_for_much_longer_than_before(
     listened(patience - 1)
     with pytest.raises(InstanceError, match=words):
         listened(patience + 1)
+
+
+def test_time_in_which_this_process_was_stopped_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, team = Timed([(10, {"step": 1}), (290, None), (1, DONE)], stopped=4000.0), Team(JOB, [], None)
+    monkeypatch.setattr(team, "_instances", [one])
+    monkeypatch.setattr("quantkit.training.team.wait", one.wait)
+    monkeypatch.setattr("quantkit.training.team.time.monotonic", lambda: one.now)
+    assert [*team._messages()] == [{"step": 1}] and one.now > 4000
 
 
 class Process:

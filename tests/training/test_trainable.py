@@ -24,6 +24,9 @@ def test_everything_but_moving_statistics_learns() -> None:
 def test_the_scores_are_those_before_the_softmax() -> None:
     network = trainable(GRAPH, "dense", ())
     assert str(network.graph.outputs[0]) == "dense"
+    logarithms = replace(GRAPH.by_name["probabilities"], op="log_softmax")
+    nodes = tuple(logarithms if node.name == logarithms.name else node for node in GRAPH.nodes)
+    assert str(trainable(replace(GRAPH, nodes=nodes), "dense", ()).graph.outputs[0]) == "dense"
     without = replace(GRAPH, outputs=(GRAPH.by_name["dense"].output,))
     assert trainable(without, "dense", ()).graph.outputs == without.outputs
 

@@ -23,7 +23,7 @@ def test_what_all_know_is_not_exchanged_again() -> None:
     exchanged: list[int] = []
 
     class Told(Alone):
-        def total(self, values: np.ndarray) -> np.ndarray:
+        def all_reduce(self, values: np.ndarray) -> np.ndarray:
             exchanged.append(int(values.sum()))
             return values
 

@@ -103,7 +103,7 @@ def test_samples_need_classes() -> None:
 def test_each_batch_is_a_sign_of_life() -> None:
     calls: list[None] = []
     graph = scores_of()
-    validated(graph, graph.params, dataset(tiny(), coloured(30, 1)), 8, CLASSES, alive=lambda: calls.append(None))
+    validated(graph, graph.params, dataset(tiny(), coloured(30, 1)), 8, CLASSES, heartbeat=lambda: calls.append(None))
     assert len(calls) == 4
 
 
