@@ -114,9 +114,9 @@ def main() -> None:
     """Train every network named on the command line."""
     parser = arguments(__doc__)
     parser.add_argument(
-        "--minutes", type=at_least(1), default=2, help="of the efficiency of each network, without its starts"
+        "--minutes", type=at_least(1), default=4, help="of the efficiency of each network, without its starts"
     )
-    parser.add_argument("--starts", type=at_least(2), default=4, help="of the trainings for the efficiency")
+    parser.add_argument("--starts", type=at_least(2), default=8, help="of the trainings for the efficiency")
     options = parser.parse_args()
     root = data_root()
     rows: list[Row] = []
