@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ PROMPTLY = 5.0
 """How long Ctrl-C may take, in seconds, where cores are busy; what it interrupts would take far longer."""
 
 Run = Callable[..., Result]
+ListedCards = Callable[[Callable[[], Any]], None]
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +98,14 @@ def start(folder: Path, *arguments: Any, **environment: str) -> subprocess.Popen
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.fixture
+def listed_cards(monkeypatch: pytest.MonkeyPatch) -> ListedCards:
+    """Have `quantkit models` take its cards from another function."""
+    # Modules that are loaded meanwhile would keep it.
+    import_module("quantkit.models.catalogue")
+    return lambda cards: monkeypatch.setattr("quantkit.models.card.cards", cards)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
 from quantkit.ir.graph import Graph
 from tests.benchmark.interpreters import Fake
-from tests.cli.conftest import CLASSES, runner
+from tests.cli.conftest import CLASSES, ListedCards, runner
 from tests.cli.test_report import stored
 from tests.diagnosis.profile import recordings
 from tests.report.showcase import HOSTILE as CONTROLS
@@ -204,13 +204,11 @@ def test_random_weights_are_an_alarm_all_the_same(engine: None, capsys: pytest.C
     assert f"{NAME} was never trained" in capsys.readouterr().err
 
 
-def test_models(printed: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quantkit.models import card
+def test_models(printed: Ran, listed_cards: ListedCards) -> None:
+    from quantkit.models.card import cards
 
-    known = [
-        replace(each, name=NAME, aliases=(NAME,), description=NAME, input_shape=(3, 16, 16)) for each in card.cards()
-    ]
-    monkeypatch.setattr(card, "cards", lambda: known[:1])
+    known = [replace(each, name=NAME, aliases=(NAME,), description=NAME, input_shape=(3, 16, 16)) for each in cards()]
+    listed_cards(lambda: known[:1])
     printed("models")
     printed("models", "--long")
 

@@ -10,16 +10,14 @@ import pytest
 
 from quantkit.backends.mxnet.calls import engine_errors
 from quantkit.backends.mxnet.compat import load_mxnet
-from tests.cli.conftest import Run
+from tests.cli.conftest import ListedCards, Run
 
 
-def test_unexpected_errors_are_one_line_unless_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quantkit.models import card
-
+def test_unexpected_errors_are_one_line_unless_asked(run: Run, listed_cards: ListedCards) -> None:
     def broken() -> None:
         raise RuntimeError("something odd")
 
-    monkeypatch.setattr(card, "cards", broken)
+    listed_cards(broken)
     result = run("models")
     assert result.exit_code == 1
     assert result.stderr == (
@@ -58,11 +56,9 @@ def _by_the_engine() -> None:
     ],
 )
 def test_memory_that_is_lacking_is_one_line_with_the_remedy(
-    run: Run, engine: None, monkeypatch: pytest.MonkeyPatch, broken: Callable[[], None], kind: str, what: str
+    run: Run, engine: None, listed_cards: ListedCards, broken: Callable[[], None], kind: str, what: str
 ) -> None:
-    from quantkit.models import card
-
-    monkeypatch.setattr(card, "cards", broken)
+    listed_cards(broken)
     result = run("models")
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
