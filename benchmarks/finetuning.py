@@ -14,6 +14,7 @@ one, a geometric mean with Student's 95 % interval over starts of these training
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +28,7 @@ from command_line import Document, arguments, at_least, data_root, described, ho
 from training_scaling import share
 
 import quantkit
+from quantkit.benchmark.workers.worker import die_with_parent
 from quantkit.data.arrays import arrays
 from quantkit.errors import DataError
 from quantkit.files.folders import scratch_folder
@@ -124,7 +126,7 @@ def main() -> None:
     for case in CASES:
         if not options.network or any(part in case.weights for part in options.network):
             # MXNet is loaded once in a process, and in another way for small images than for photographs.
-            with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+            with ProcessPoolExecutor(1, get_context("spawn"), die_with_parent, (os.getpid(),)) as pool:
                 try:
                     rows.append(pool.submit(outcome, case, root, options.minutes, options.starts).result())
                 except KeyboardInterrupt:
