@@ -3,9 +3,9 @@
 The processors of a machine that others use, too, change their speed within minutes, so that what is compared has to run
 within seconds of each other. All trainings are started one after another, and then continue (SIGCONT) and stop
 (SIGSTOP) in turns, in random order in each round; the memory of all is held meanwhile. Of each turn the epoch in which
-the training was stopped before does not count. Processes of one and the same training differ by about a percent, by
-how their memory is laid out, for as long as they live: so all are started anew several times, and an interval is one
-over starts.
+the training was stopped before does not count. Processes of one and the same training differ in speed for as long
+as they live (see the nearly equal cycle times of horovod_cycle.py): so all can be started anew several times, and an
+interval is one over starts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from quantkit.training.launch import KVStoreName
 
 Form = TypeVar("Form", bound=Hashable)
 
-# Rounds of a start.
+# Rounds of a start, at least.
 _FEWEST = 2
 
 # Epochs of a training that ends when it is told to, and seconds that it has for this.

@@ -82,8 +82,8 @@ def page(document: Document) -> str:
     note = (
         "Two instances of one core each, through Horovod. The first row of each network has the cycle time that "
         "quantkit sets; the last column is the throughput in percent of that row's, with its 95 % interval over "
-        "rounds. Each training was started once; processes of the same training differ by about a percent for as "
-        "long as they live, which the intervals do not cover."
+        "rounds. Each training was started once; processes of the same training differ for as long as they live, which "
+        "the intervals do not cover: compare rows of nearly the same cycle time."
     )
     return rows_page(document, COLUMNS, lines(document), note)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.bundle.card import card_text
 from quantkit.errors import UserError
 from quantkit.models.model import Source
 from quantkit.training.config import TrainingConfig
@@ -65,3 +66,12 @@ def test_only_a_trained_network_is_replaced_and_only_if_asked(tmp_path: Path) ->
     with pytest.raises(UserError):
         save_trained(trained(), tmp_path / "photographs", "mine", force=True)
     assert (tmp_path / "photographs" / "holiday.jpg").exists()
+
+
+def test_the_card_has_all_that_a_bundles_card_has_of_a_network(tmp_path: Path) -> None:
+    whole = replace(tiny(), exclude=("dense",), labels=("a", "b", "c"), task="pose")
+    card = tomllib.loads(save_trained(replace(trained(), model=whole), tmp_path / "net", "mine").read_text())
+    stored = tomllib.loads(card_text(whole, CLASSES))
+    names = {"name", "symbol", "params", "labels"}
+    assert card["labels"] == ["a", "b", "c"] and card["task"] == "pose" and card["exclude"] == ["dense"]
+    assert {key: card[key] for key in stored.keys() - names} == {key: stored[key] for key in stored.keys() - names}

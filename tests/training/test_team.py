@@ -56,7 +56,10 @@ def test_a_training_that_ends_early_ends_here_too(monkeypatch: pytest.MonkeyPatc
 
 
 class Timed:
-    """An instance that tells something after so many seconds each time, None for a look that finds nothing."""
+    """An instance that tells something after so many seconds each time, None for a look that finds nothing.
+
+    Who listens is ``stopped`` in the first look for so many seconds.
+    """
 
     def __init__(self, said: Iterable[tuple[int, Optional[dict[str, Any]]]], stopped: float = 0.0) -> None:
         self.channel, _ = Pipe()
