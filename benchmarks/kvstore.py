@@ -5,10 +5,11 @@
 Two instances of one core each, on this machine, through each kvstore that is installed. An exchange adds up the
 gradients of all parameters, as in MXNet's bandwidth tool; its rate is the bytes of the gradients over its time. A
 step with another instance is compared with a step without: the rest of the time is what communication takes that is not
-hidden behind the computation. Where each part of a step is waited for, its time is that of copying samples into the
-engine's arrays, of computing, of waiting for the other instance, and of communication: means over steps and instances,
-since of two that take turns in being late each waits in half of the steps only. All else are medians of calls that take
-turns. Nothing else may run.
+hidden behind the computation, a geometric mean over rounds with Student's 95 % interval. Where each part of a step is
+waited for, its time is that of copying samples into the engine's arrays, of computing, of waiting for the other
+instance, and of communication: means over steps and instances, since of two that take turns in being late each waits in
+half of the steps only. All else are medians over rounds, in which the calls take turns. OUT.json has every reading.
+Nothing else may run.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 from command_line import Document, arguments, rows_page, run, table, write_rows
 from training_instances import kvstores, on_instances
 from training_steps import Subject, Ticks, in_training, mean_parts, random_batch, stepping, timed
 
 import quantkit
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.benchmark.results.statistics import paired_ratio
 from quantkit.training.communication import Alone, Communication
 from quantkit.training.horovod import Horovod
 from quantkit.training.horovod_cycle import cycle_time
@@ -44,6 +47,7 @@ COLUMNS = (
     "step alone, ms",
     "step of two, ms",
     "communication, %",
+    "rounds",
     "one by one: copy, %",
     "compute, %",
     "wait, %",
@@ -51,8 +55,9 @@ COLUMNS = (
 )
 _INSTANCES = 2
 
-# Rounds of calls.
-_WARM, _COUNTED = 2, 6
+# Rounds of calls: as many as take some seconds, within bounds.
+_WARM = 2
+_SECONDS, _FEWEST, _MOST = 30, 6, 100
 
 
 SUBJECTS = (
@@ -69,16 +74,16 @@ SUBJECTS = (
 class Row:
     """What two instances took, in seconds; ``parts`` are those of a step: copy, compute, wait, communication.
 
-    The parts are means over both instances, all others medians of the first.
+    The parts are means over both instances, all others the readings of the first, by round.
     """
 
     network: str
     parameters: int
     batch: int
     kvstore: str
-    exchange: float
-    alone: float
-    together: float
+    exchange: Sequence[float]
+    alone: Sequence[float]
+    together: Sequence[float]
     parts: Sequence[float]
 
 
@@ -122,8 +127,8 @@ def instance(subject: Mapping[str, Any], kvstore: KVStoreName, cpus: list[int]) 
     trained = in_training(model, case, communication)
     step_alone = stepping(model, case, in_training(model, case, Alone()))
     calls = (_exchange(trained), step_alone, stepping(model, case, trained))
-    exchange, alone, together = _medians(calls, communication)
-    parts = mean_parts([_parts(model, case, trained, communication) for _ in range(_COUNTED)])
+    exchange, alone, together = _readings(calls, communication)
+    parts = mean_parts([_parts(model, case, trained, communication) for _ in together])
     communication.leave()
     parameters = sum(param.data().size for param in trained._trainer._params)
     print(json.dumps(asdict(Row(case.network, parameters, case.batch, kvstore, exchange, alone, together, parts))))
@@ -163,21 +168,26 @@ def _parts(
     return copy, compute + update, wait, exchange
 
 
-def _medians(calls: Sequence[Callable[[], None]], communication: Communication) -> list[float]:
-    """Seconds of each call; they take turns, and instances begin each at once."""
-    seconds: list[list[float]] = [[] for _ in calls]
-    for _ in range(_WARM + _COUNTED):
-        for call, found in zip(calls, seconds):
-            communication.barrier()
-            found.append(timed(call))
-    return [median(each[_WARM:]) for each in seconds]
+def _readings(calls: Sequence[Callable[[], None]], communication: Communication) -> list[list[float]]:
+    """Seconds of each call in each round; they take turns, and instances begin each at once."""
+
+    def turn(call: Callable[[], None]) -> float:
+        communication.barrier()
+        return timed(call)
+
+    warm = [[turn(call) for call in calls] for _ in range(_WARM)]
+    # Of both instances, as they make the same number of rounds.
+    took = float(communication.all_reduce(np.array([sum(warm[-1])], np.float32))[0]) / communication.instances
+    rounds = min(max(round(_SECONDS / took), _FEWEST), _MOST)
+    return [list(found) for found in zip(*([turn(call) for call in calls] for _ in range(rounds)))]
 
 
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     note = (
-        "Two instances of one core each. Communication is the share of a step of two that a step alone does not take; "
-        "where each part of a step is waited for, one by one, the shares are those of the last columns."
+        "Two instances of one core each. Communication is the share of a step of two that a step alone does not take, "
+        "with its 95 % interval over rounds; where each part of a step is waited for, one by one, the shares are those "
+        "of the last columns."
     )
     return rows_page(document, COLUMNS, lines(document), note)
 
@@ -189,16 +199,20 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _line(row: Mapping[str, Any]) -> str:
     found = Row(**row)
+    exchange = median(found.exchange)
+    alone = paired_ratio(found.alone, found.together)
+    shares = (100 - 100 * each for each in (alone.value, alone.high, alone.low))
     facts = (
         found.network,
         f"{found.parameters / 1e6:.1f} million",
         found.batch,
         found.kvstore,
-        f"{1e3 * found.exchange:.1f}",
-        f"{4e-9 * found.parameters / found.exchange:.2f}",
-        f"{1e3 * found.alone:.0f}",
-        f"{1e3 * found.together:.0f}",
-        f"{100 * max(0.0, 1 - found.alone / found.together):.1f}",
+        f"{1e3 * exchange:.1f}",
+        f"{4e-9 * found.parameters / exchange:.2f}",
+        f"{1e3 * median(found.alone):.0f}",
+        f"{1e3 * median(found.together):.0f}",
+        "{:.1f} [{:.1f}, {:.1f}]".format(*shares),
+        len(found.together),
         *(f"{100 * part / sum(found.parts):.1f}" for part in found.parts),
     )
     return f"| {' | '.join(map(str, facts))} |"

@@ -69,14 +69,14 @@ def test_communication_is_what_a_step_alone_does_not_take() -> None:
 
     parts = (0.05, 0.6, 0.1, 0.25)
     rows = [
-        Row("net", 25_000_000, 8, "dist_sync", 0.1, 0.8, 1.0, parts),
-        Row("net", 25_000_000, 8, "horovod", 0.2, 0.8, 0.7, parts),
+        Row("net", 25_000_000, 8, "dist_sync", [0.1, 0.1, 0.4], [0.8, 0.4, 0.8], [1.0, 0.5, 1.0], parts),
+        Row("net", 25_000_000, 8, "horovod", [0.2, 0.2], [0.8, 0.5], [0.5, 0.8], parts),
     ]
-    first, second = lines(document(rows=[asdict(row) for row in rows]))
-    assert (
-        first == "| net | 25.0 million | 8 | dist_sync | 100.0 | 1.00 | 800 | 1000 | 20.0 | 5.0 | 60.0 | 10.0 | 25.0 |"
-    )
-    assert second.endswith("| 200.0 | 0.50 | 800 | 700 | 0.0 | 5.0 | 60.0 | 10.0 | 25.0 |")
+    first, second = ([*map(str.strip, line.split("|")[5:-1])] for line in lines(document(rows=map(asdict, rows))))
+    assert first == ["100.0", "1.00", "800", "1000", "20.0 [20.0, 20.0]", "3", "5.0", "60.0", "10.0", "25.0"]
+    # Rounds that contradict each other leave room for less than nothing.
+    share, low, high = (float(figure.strip("[],")) for figure in second[4].split())
+    assert share == 0 and low < -100 < 90 < high
 
 
 def test_parts_of_a_step_are_means() -> None:
