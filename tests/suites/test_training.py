@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
+
+from quantkit.training.communication import Alone
 
 HOST = {"cpu": "Some processor", "vnni": "yes"}
 
@@ -77,6 +80,25 @@ def test_communication_is_what_a_step_alone_does_not_take() -> None:
     # Rounds that contradict each other leave room for less than nothing.
     share, low, high = (float(figure.strip("[],")) for figure in second[4].split())
     assert share == 0 and low < -100 < 90 < high
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.001, 100), (1.0, 15), (60.0, 6)])
+def test_exchanges_are_measured_in_as_many_rounds_as_half_a_minute_takes(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, rounds: int
+) -> None:
+    import kvstore
+
+    called: list[str] = []
+    calls = (lambda: called.append("exchange"), lambda: called.append("step"))
+
+    def timed(call: Callable[[], None]) -> float:
+        call()
+        return seconds
+
+    monkeypatch.setattr(kvstore, "timed", timed)
+    assert kvstore._readings(calls, Alone()) == [[seconds] * rounds] * 2
+    # Two more rounds warm up; calls take turns in all.
+    assert called == ["exchange", "step"] * (2 + rounds)
 
 
 def test_parts_of_a_step_are_means() -> None:
